@@ -1,0 +1,142 @@
+//! Where things are kept: the cache (what can be made again), the state (what a
+//! cluster is), and the locks that keep two commands out of each other's way.
+
+use std::{
+    fs::{self, File},
+    io::{Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::error::{Error, Result};
+
+/// The folder for whatever can be made again: `WHEELHOUSE_CACHE_DIR`, or else
+/// `wheelhouse` in the user's cache folder.
+pub fn cache() -> PathBuf {
+    from_env("WHEELHOUSE_CACHE_DIR").unwrap_or_else(|| {
+        from_env("XDG_CACHE_HOME").unwrap_or_else(|| home().join(".cache")).join("wheelhouse")
+    })
+}
+
+/// The folder of the clusters: `WHEELHOUSE_STATE_DIR`, or else
+/// `/var/lib/wheelhouse` for root and the user's state folder for anybody else.
+pub fn state() -> PathBuf {
+    from_env("WHEELHOUSE_STATE_DIR").unwrap_or_else(|| {
+        if nix::unistd::geteuid().is_root() {
+            PathBuf::from("/var/lib/wheelhouse")
+        } else {
+            from_env("XDG_STATE_HOME").unwrap_or_else(|| home().join(".local/state")).join("wheelhouse")
+        }
+    })
+}
+
+/// The folder that a user's files go to: `HOME`, or the root folder for who has none.
+pub fn home() -> PathBuf {
+    from_env("HOME").unwrap_or_else(|| PathBuf::from("/"))
+}
+
+fn from_env(name: &str) -> Option<PathBuf> {
+    let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
+    // A relative path would mean another folder to a daemon or after a `cd`.
+    std::path::absolute(PathBuf::from(value)).ok()
+}
+
+/// An exclusive lock, held until dropped and let go by the kernel when the
+/// process ends in whatever way.
+#[derive(Debug)]
+pub struct Lock {
+    _file: Flock<File>,
+}
+
+impl Lock {
+    /// Takes the lock called `name`; `on_wait` hears once who holds it, if anybody does.
+    pub async fn take(name: &str, on_wait: impl FnOnce(&str)) -> Result<Self> {
+        let folder = cache().join("locks");
+        create_folder(&folder)?;
+        let path = folder.join(format!("{name}.lock"));
+        let mut on_wait = Some(on_wait);
+        loop {
+            let file = File::options()
+                .create(true)
+                .truncate(false)
+                .read(true)
+                .write(true)
+                .open(&path)
+                .map_err(Error::file("open the lock", &path))?;
+            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                Ok(mut file) => {
+                    // Only a note for who waits; the lock itself is the kernel's.
+                    let noted = file
+                        .set_len(0)
+                        .and_then(|()| file.seek(SeekFrom::Start(0)))
+                        .and_then(|_| write!(file, "{}", std::process::id()));
+                    noted.map_err(Error::file("write the lock", &path))?;
+                    return Ok(Self { _file: file });
+                }
+                Err((_, nix::errno::Errno::EWOULDBLOCK)) => {
+                    if let Some(tell) = on_wait.take() {
+                        tell(&fs::read_to_string(&path).unwrap_or_default());
+                    }
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                Err((_, errno)) => return Err(Error::file("lock", &path)(errno.into())),
+            }
+        }
+    }
+}
+
+/// Creates a folder and whatever is missing above it.
+pub(crate) fn create_folder(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).map_err(Error::file("create the folder", path))
+}
+
+/// Writes a file so that readers see the old content or the new, never half of it.
+pub(crate) fn write_file(path: &Path, content: impl AsRef<[u8]>, mode: u32) -> Result<()> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    if let Some(folder) = path.parent() {
+        create_folder(folder)?;
+    }
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(format!(".partial-{}", std::process::id()));
+    let partial = PathBuf::from(partial);
+    let written = File::options()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(mode)
+        .open(&partial)
+        .and_then(|mut file| {
+            file.write_all(content.as_ref())?;
+            file.sync_all()
+        })
+        .and_then(|()| fs::rename(&partial, path));
+    written.map_err(|source| {
+        let _ = fs::remove_file(&partial);
+        Error::file("write", path)(source)
+    })
+}
+
+/// Reads a text file.
+pub(crate) fn read_text(path: &Path) -> Result<String> {
+    fs::read_to_string(path).map_err(Error::file("read", path))
+}
+
+/// Removes a folder with all that is in it; one that is not there is fine.
+pub(crate) fn remove_folder(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::file("remove the folder", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The bytes that a user may still write to the file system that `path` is, or will be, on.
+pub(crate) fn free_bytes(path: &Path) -> Result<u64> {
+    let existing = path.ancestors().find(|each| each.exists()).unwrap_or(Path::new("/"));
+    let stat = nix::sys::statvfs::statvfs(existing)
+        .map_err(|errno| Error::file("look at the free space of", existing)(errno.into()))?;
+    Ok(u64::from(stat.blocks_available()).saturating_mul(stat.fragment_size()))
+}
