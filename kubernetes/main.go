@@ -21,9 +21,9 @@ import (
 	_ "github.com/coredns/coredns/plugin/errors"
 	_ "github.com/coredns/coredns/plugin/health"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
-	_ "github.com/coredns/coredns/plugin/loop"
 	_ "github.com/coredns/coredns/plugin/ready"
 	_ "github.com/coredns/coredns/plugin/reload"
+	_ "github.com/coredns/coredns/plugin/template"
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
@@ -95,6 +95,6 @@ func forgetCoreDNSFlags() {
 
 // The order in which CoreDNS runs the plugins it has.
 func coredns() {
-	dnsserver.Directives = []string{"reload", "errors", "health", "ready", "cache", "kubernetes", "loop"}
+	dnsserver.Directives = []string{"reload", "errors", "health", "ready", "cache", "kubernetes", "template"}
 	coremain.Run()
 }

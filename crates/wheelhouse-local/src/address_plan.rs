@@ -62,7 +62,7 @@ fn mask(prefix: u8) -> u32 {
 }
 
 /// The addresses of the cluster in one slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AddressPlan {
     slot: u8,

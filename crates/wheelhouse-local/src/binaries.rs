@@ -256,8 +256,8 @@ async fn go_build(
     let total = listed.lines().count();
     stage.done();
 
-    let mut stage = progress
-        .stage(format!("compiling {name} {KUBERNETES_VERSION} (once; about ten minutes on two cores)"));
+    let mut stage =
+        progress.stage(format!("compiling {name} (once; all of it takes about ten minutes on two cores)"));
     let build = go(folder, format!("compile {name}"))
         .args(["build", "-v", "-trimpath", "-ldflags", flags, "-o"])
         .arg(output)

@@ -1,6 +1,9 @@
 //! Calling other programs: what they were called for is part of every error.
 
-use std::{ffi::OsStr, process::Stdio};
+use std::{
+    ffi::{OsStr, OsString},
+    process::Stdio,
+};
 
 use tokio::{io::AsyncWriteExt as _, process::Command};
 
@@ -19,7 +22,7 @@ impl Call {
     pub(crate) fn new(doing: impl Into<String>, program: impl AsRef<OsStr>) -> Self {
         let line = vec![program.as_ref().to_string_lossy().into_owned()];
         let mut command = Command::new(program);
-        command.stdin(Stdio::null()).kill_on_drop(true);
+        command.stdin(Stdio::null()).env("PATH", search_path()).kill_on_drop(true);
         Self { doing: doing.into(), line, command, input: None }
     }
 
@@ -40,6 +43,12 @@ impl Call {
 
     pub(crate) fn folder(mut self, path: impl AsRef<std::path::Path>) -> Self {
         self.command.current_dir(path);
+        self
+    }
+
+    /// Feeds it a file.
+    pub(crate) fn input_file(mut self, file: std::fs::File) -> Self {
+        self.command.stdin(file);
         self
     }
 
@@ -88,4 +97,16 @@ impl Call {
     fn failed(&self, outcome: String) -> Error {
         Error::Command { doing: self.doing.clone(), command: self.line.join(" "), outcome }
     }
+}
+
+/// The user's PATH, and the folders of system programs that it often lacks.
+pub(crate) fn search_path() -> OsString {
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    path.push(":/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin");
+    path
+}
+
+/// Whether a program can be called.
+pub(crate) fn is_installed(program: &str) -> bool {
+    std::env::split_paths(&search_path()).any(|folder| folder.join(program).is_file())
 }

@@ -73,15 +73,13 @@ pub enum Error {
     Refused(String),
 
     /// A component of the cluster ended or never became ready.
-    #[error("{component} {problem}; the end of its log, {}:\n{log_end}", .log.display())]
+    #[error("{component} {problem}; the end of its log:\n{log_end}")]
     Component {
         /// Which one.
         component: String,
         /// What it did.
         problem: String,
-        /// Its log file.
-        log: PathBuf,
-        /// The last lines of that file.
+        /// The last lines of its log; the log itself is gone with a failed `up`.
         log_end: String,
     },
 

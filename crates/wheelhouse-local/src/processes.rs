@@ -51,6 +51,7 @@ impl Daemon {
             .arg(program)
             .current_dir("/")
             .stdin(Stdio::null())
+            .env("PATH", crate::command::search_path())
             .env(CLUSTER, folder)
             .env(COMPONENT, component);
         Self { log, command }
@@ -164,7 +165,7 @@ pub async fn end(folder: &Path, patience: Duration, which: impl Fn(&Process) -> 
 }
 
 /// The last lines of a log, for an error message.
-pub(crate) fn log_end(path: &Path) -> String {
+pub fn log_end(path: &Path) -> String {
     let text = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     let lines: Vec<_> = text.lines().collect();
     lines

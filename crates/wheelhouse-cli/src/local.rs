@@ -1,0 +1,331 @@
+//! `wheelhouse local`: clusters on this machine.
+
+use std::{
+    io::Write as _,
+    os::unix::process::CommandExt as _,
+    path::PathBuf,
+    process::{Command, ExitCode},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use clap::{Args, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
+use wheelhouse_local::{
+    Cluster, Error, Progress, Request, Shape,
+    binaries::Binaries,
+    cluster::{Health, Status},
+    kubeconfig,
+};
+
+const DEFAULT_NAME: &str = "dev";
+
+/// The verbs of `wheelhouse local`.
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// Bring a cluster up, or complete one that is there
+    #[command(after_help = "\
+Examples:
+  wheelhouse local up                        a cluster called `dev` with one node
+  wheelhouse local up demo --nodes 3         a cluster called `demo` with three nodes
+  wheelhouse local up api --control-plane-only
+                                             only the control plane; needs no root
+
+The context `wheelhouse-NAME` is added to your kubeconfig and selected.
+Run it again at any time: it starts what does not run and leaves alone what does.")]
+    Up(Up),
+    /// Take a cluster down; nothing of it remains
+    #[command(after_help = "\
+Examples:
+  wheelhouse local down                      the cluster called `dev`
+  wheelhouse local down demo --if-exists     no error if there is none")]
+    Down {
+        /// The cluster
+        #[arg(default_value = DEFAULT_NAME)]
+        name: String,
+        /// Succeed when there is no such cluster
+        #[arg(long)]
+        if_exists: bool,
+    },
+    /// Tell how the clusters on this machine are
+    #[command(after_help = "\
+Examples:
+  wheelhouse local status
+  wheelhouse local status --output json")]
+    Status {
+        /// Only this cluster
+        name: Option<String>,
+        /// How to print it
+        #[arg(long, short, value_enum, default_value = "table")]
+        output: Output,
+    },
+    /// Print the path of a cluster's kubeconfig
+    #[command(after_help = "\
+Example:
+  export KUBECONFIG=$(wheelhouse local kubeconfig demo)")]
+    Kubeconfig {
+        /// The cluster
+        #[arg(default_value = DEFAULT_NAME)]
+        name: String,
+    },
+    /// Load the images of an archive into every node
+    #[command(after_help = "\
+Examples:
+  docker save my-image:1.0 -o my-image.tar && wheelhouse local load my-image.tar
+  wheelhouse local load --cluster demo my-image.tar")]
+    Load {
+        #[command(flatten)]
+        which: Which,
+        /// What `docker save` or `buildah push ... docker-archive:` wrote
+        image: PathBuf,
+    },
+    /// Print the log of a component
+    #[command(after_help = "\
+Examples:
+  wheelhouse local logs kube-apiserver
+  wheelhouse local logs node-2/kubelet --follow
+  wheelhouse local logs coredns --cluster demo")]
+    Logs {
+        #[command(flatten)]
+        which: Which,
+        /// As in `kube-apiserver` or `node-1/kubelet`
+        component: String,
+        /// Go on as it grows, until interrupted
+        #[arg(long, short)]
+        follow: bool,
+    },
+    /// Cut a node off from the rest, or heal it
+    #[command(subcommand)]
+    Node(NodeVerb),
+    /// Run kubectl against a cluster
+    #[command(after_help = "\
+Examples:
+  wheelhouse local kubectl get nodes
+  wheelhouse local kubectl --cluster demo apply -f app.yaml    (before kubectl's own words)")]
+    Kubectl {
+        /// The cluster; by default the only one, or the one whose context is selected
+        #[arg(long)]
+        cluster: Option<String>,
+        /// What kubectl is given
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        args: Vec<String>,
+    },
+}
+
+/// What `up` takes.
+#[derive(Args)]
+pub(crate) struct Up {
+    /// The cluster: lower-case letters, digits and dashes
+    #[arg(default_value = DEFAULT_NAME)]
+    name: String,
+    /// How many nodes; more than before adds nodes to a cluster that is there
+    /// [default: those that it has, or 1]
+    #[arg(long, value_name = "N", conflicts_with = "control_plane_only")]
+    nodes: Option<u8>,
+    /// Only etcd, API server, controller manager and scheduler, on loopback; needs no root
+    #[arg(long)]
+    control_plane_only: bool,
+    /// The API server's port [default: a free one]
+    #[arg(long, value_name = "PORT", requires = "control_plane_only")]
+    port: Option<u16>,
+}
+
+/// Which cluster a verb is about.
+#[derive(Args)]
+pub(crate) struct Which {
+    /// The cluster; by default the only one, or the one whose context is selected
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+}
+
+impl Which {
+    fn open(self) -> Result<Cluster, Error> {
+        self.cluster.map_or_else(Cluster::implied, |name| Cluster::open(&name))
+    }
+}
+
+/// The verbs of `wheelhouse local node`.
+#[derive(Subcommand)]
+pub(crate) enum NodeVerb {
+    /// Pull a node's plug: it reaches nothing, and nothing reaches it
+    #[command(after_help = "Example:\n  wheelhouse local node cut node-2")]
+    Cut {
+        #[command(flatten)]
+        which: Which,
+        /// As in `node-1`
+        node: String,
+    },
+    /// Put a node's plug in again
+    #[command(after_help = "Example:\n  wheelhouse local node heal node-2")]
+    Heal {
+        #[command(flatten)]
+        which: Which,
+        /// As in `node-1`
+        node: String,
+    },
+}
+
+/// How a table is printed.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Output {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+}
+
+/// Runs a verb.
+pub(crate) async fn run(verb: Verb) -> Result<ExitCode> {
+    match verb {
+        Verb::Up(request) => up(request).await?,
+        Verb::Down { name, if_exists } => down(&name, if_exists).await?,
+        Verb::Status { name, output } => status(name, output).await?,
+        Verb::Kubeconfig { name } => println!("{}", Cluster::open(&name)?.kubeconfig().display()),
+        Verb::Load { which, image } => {
+            for name in which.open()?.load(&image).await? {
+                println!("loaded {name}");
+            }
+        }
+        Verb::Logs { which, component, follow } => logs(&which.open()?.log(&component)?, follow).await?,
+        Verb::Node(NodeVerb::Cut { which, node }) => {
+            which.open()?.set_connected(&node, false).await?;
+            println!("{node} is cut off; Kubernetes calls it NotReady within a minute");
+        }
+        Verb::Node(NodeVerb::Heal { which, node }) => {
+            which.open()?.set_connected(&node, true).await?;
+            println!("{node} is connected again");
+        }
+        Verb::Kubectl { cluster, args } => return kubectl(Which { cluster }.open()?, args).await,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn up(request: Up) -> Result<()> {
+    let shape = if request.control_plane_only {
+        Shape::ControlPlaneOnly { port: request.port }
+    } else {
+        Shape::Nodes(request.nodes.or_else(|| existing_nodes(&request.name)).unwrap_or(1))
+    };
+    let progress = Progress::shown();
+    let begun = std::time::Instant::now();
+    let cluster = Cluster::up(&Request { name: request.name, shape }, &progress, interrupted()).await;
+    progress.clear();
+    let cluster = cluster?;
+    let (name, context) = (cluster.name(), kubeconfig::context(cluster.name()));
+    println!("cluster {name} is up ({:.1} s); kubectl's context is {context}", begun.elapsed().as_secs_f64());
+    println!(
+        "next: `wheelhouse local kubectl get nodes`, `wheelhouse local status`, `wheelhouse local down {name}`"
+    );
+    Ok(())
+}
+
+fn existing_nodes(name: &str) -> Option<u8> {
+    match Cluster::open(name).ok()?.record().kind {
+        wheelhouse_local::cluster::Kind::Nodes { count, .. } => Some(count),
+        wheelhouse_local::cluster::Kind::ControlPlaneOnly { .. } => None,
+    }
+}
+
+/// Ends when the user or the system asks us to stop.
+async fn interrupted() {
+    let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()), signal(SignalKind::hangup()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
+    }
+}
+
+async fn down(name: &str, if_exists: bool) -> Result<()> {
+    let progress = Progress::shown();
+    let outcome = Cluster::down(name, &progress).await;
+    progress.clear();
+    match outcome {
+        Err(Error::UnknownCluster { .. }) if if_exists => Ok(()),
+        outcome => Ok(outcome?),
+    }
+}
+
+async fn status(name: Option<String>, output: Output) -> Result<()> {
+    let names = match name {
+        Some(name) => vec![name],
+        None => Cluster::names()?,
+    };
+    let mut all = Vec::new();
+    for name in names {
+        all.push(Cluster::open(&name)?.status().await?);
+    }
+    let mut stdout = std::io::stdout().lock();
+    match output {
+        Output::Json => writeln!(stdout, "{}", serde_json::to_string_pretty(&all)?)?,
+        Output::Table if all.is_empty() => writeln!(stdout, "no clusters; `wheelhouse local up` makes one")?,
+        Output::Table => write!(stdout, "{}", table(&all))?,
+    }
+    Ok(())
+}
+
+fn table(all: &[Status]) -> String {
+    let mut text =
+        format!("{:<16} {:<12} {:<28} {:<24} {}\n", "NAME", "STATE", "API SERVER", "CREATED", "NODES");
+    for status in all {
+        let (state, advice) = match &status.health {
+            Health::Running => ("running", None),
+            Health::Unfinished => {
+                ("unfinished", Some("`up` is at work or was killed: run it again, or `down`".to_owned()))
+            }
+            Health::HalfDead { missing } => (
+                "half dead",
+                Some(format!("not running: {}; `up` starts them, `down` clears it away", missing.join(", "))),
+            ),
+            Health::Dead => {
+                ("dead", Some("nothing of it runs: `up` starts it again, `down` clears it away".to_owned()))
+            }
+        };
+        let nodes: Vec<_> = status
+            .nodes
+            .iter()
+            .map(|node| {
+                let ready = match node.ready {
+                    Some(true) => "ready",
+                    Some(false) => "not ready",
+                    None => "unknown",
+                };
+                format!("{} {ready}{}", node.name, if node.connected { "" } else { " (cut off)" })
+            })
+            .collect();
+        let created = status.created.strftime("%Y-%m-%d %H:%M:%S");
+        text.push_str(&format!(
+            "{:<16} {state:<12} {:<28} {created:<24} {}\n",
+            status.name,
+            status.server,
+            nodes.join(", ")
+        ));
+        if let Some(advice) = advice {
+            text.push_str(&format!("  {advice}\n"));
+        }
+    }
+    text
+}
+
+async fn logs(path: &std::path::Path, follow: bool) -> Result<()> {
+    let mut file =
+        std::fs::File::open(path).with_context(|| format!("cannot open the log {}", path.display()))?;
+    loop {
+        std::io::copy(&mut file, &mut std::io::stdout().lock())?;
+        if !follow {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Becomes kubectl, so that terminals, signals and exit codes are its own.
+async fn kubectl(cluster: Cluster, args: Vec<String>) -> Result<ExitCode> {
+    let kubectl = Binaries::ensure(&Progress::shown()).await?.program("kubectl");
+    let error = Command::new(&kubectl).args(args).env("KUBECONFIG", cluster.kubeconfig()).exec();
+    Err(error).with_context(|| format!("cannot run {}", kubectl.display()))
+}

@@ -1,0 +1,237 @@
+//! What a bare control plane lacks to be a cluster that people expect: DNS, a
+//! default StorageClass, and the rules that let their programs in.
+//!
+//! CoreDNS and the provisioner run beside the control plane rather than in pods:
+//! they need no image, start before any node is ready, and a node that is cut
+//! off does not take them along.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    address_plan::AddressPlan,
+    binaries::Binaries,
+    certificates::Subject,
+    control_plane::{Credentials, KUBELET_CLIENT, Settings},
+    error::Result,
+    folders,
+    machine::Machine,
+    machine_image,
+    manifests::Manifest,
+};
+
+const DNS_USER: &str = "system:coredns";
+/// Where CoreDNS says that it is ready, at the control plane's address.
+pub(crate) const READY_PORT: u16 = 8181;
+const PROVISIONER_USER: &str = "system:local-path-provisioner";
+
+/// Starts CoreDNS and the storage provisioner beside the control plane.
+pub(crate) fn ensure_daemons(
+    machine: &Machine,
+    plan: &AddressPlan,
+    settings: &Settings,
+    credentials: &Credentials,
+    binaries: &Binaries,
+) -> Result<()> {
+    let kubeconfig = settings.ensure_kubeconfig(credentials, "coredns", &Subject::user(DNS_USER))?;
+    let corefile = machine.folder().join("Corefile");
+    folders::write_file(&corefile, corefile_text(plan, &kubeconfig), 0o644)?;
+    let args = ["-conf".to_owned(), corefile.to_string_lossy().into_owned()];
+    machine.ensure_daemon("coredns", &binaries.program("coredns"), &args)?;
+
+    let kubeconfig =
+        settings.ensure_kubeconfig(credentials, "provisioner", &Subject::user(PROVISIONER_USER))?;
+    let args = [
+        "start".to_owned(),
+        format!("--kubeconfig={}", kubeconfig.display()),
+        "--namespace=kube-system".to_owned(),
+        "--configmap-name=local-path-config".to_owned(),
+        format!("--helper-image={}", machine_image::NAME),
+        "--service-account-name=local-path-provisioner".to_owned(),
+    ];
+    machine.ensure_daemon("provisioner", &binaries.program("local-path-provisioner"), &args)
+}
+
+fn corefile_text(plan: &AddressPlan, kubeconfig: &Path) -> String {
+    // There is no `forward`: names outside of the cluster do not exist here, and a
+    // client is told so at once.
+    format!(
+        "\
+.:53 {{
+    errors
+    ready {address}:{READY_PORT}
+    kubernetes cluster.local {reverse} {{
+        kubeconfig {kubeconfig}
+        ttl 5
+    }}
+    template ANY ANY . {{
+        rcode NXDOMAIN
+    }}
+    cache 5
+}}
+",
+        address = plan.control_plane(),
+        reverse = plan.whole(),
+        kubeconfig = kubeconfig.display(),
+    )
+}
+
+/// The objects of a cluster with these nodes; `volumes` is where each keeps its volumes.
+pub(crate) fn manifests(plan: &AddressPlan, nodes: &[(String, u8, PathBuf)]) -> Result<Vec<Manifest>> {
+    let mut yaml = format!(
+        r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {{name: "wheelhouse:kubelet-client"}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "system:kubelet-api-admin"}}
+subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: {KUBELET_CLIENT}}}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {{name: "{DNS_USER}"}}
+rules:
+- {{apiGroups: [""], resources: [services, pods, namespaces, nodes], verbs: [get, list, watch]}}
+- {{apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {{name: "{DNS_USER}"}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "{DNS_USER}"}}
+subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: "{DNS_USER}"}}]
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: kube-dns
+  namespace: kube-system
+  labels: {{k8s-app: kube-dns, kubernetes.io/name: CoreDNS}}
+spec:
+  clusterIP: {dns}
+  ports:
+  - {{name: dns, port: 53, protocol: UDP}}
+  - {{name: dns-tcp, port: 53, protocol: TCP}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata:
+  name: kube-dns-control-plane
+  namespace: kube-system
+  labels: {{kubernetes.io/service-name: kube-dns}}
+addressType: IPv4
+ports:
+- {{name: dns, port: 53, protocol: UDP}}
+- {{name: dns-tcp, port: 53, protocol: TCP}}
+endpoints:
+- {{addresses: ["{control_plane}"], conditions: {{ready: true}}}}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {{name: local-path-provisioner, namespace: kube-system}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {{name: "{PROVISIONER_USER}"}}
+rules:
+- {{apiGroups: [""], resources: [nodes, persistentvolumeclaims, configmaps, pods, pods/log], verbs: [get, list, watch]}}
+- {{apiGroups: [""], resources: [persistentvolumes], verbs: [get, list, watch, create, patch, update, delete]}}
+- {{apiGroups: [""], resources: [events], verbs: [create, patch]}}
+- {{apiGroups: [storage.k8s.io], resources: [storageclasses], verbs: [get, list, watch]}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {{name: "{PROVISIONER_USER}"}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "{PROVISIONER_USER}"}}
+subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: "{PROVISIONER_USER}"}}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {{name: "{PROVISIONER_USER}", namespace: kube-system}}
+rules:
+- {{apiGroups: [""], resources: [pods], verbs: [create, patch, update, delete]}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{name: "{PROVISIONER_USER}", namespace: kube-system}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: "{PROVISIONER_USER}"}}
+subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: "{PROVISIONER_USER}"}}]
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata:
+  name: local-path
+  annotations:
+    storageclass.kubernetes.io/is-default-class: "true"
+    # Volumes of the type `local`, because fsGroup is not applied to those of the type `hostPath`.
+    defaultVolumeType: local
+provisioner: rancher.io/local-path
+volumeBindingMode: WaitForFirstConsumer
+reclaimPolicy: Delete
+"#,
+        dns = plan.dns_service(),
+        control_plane = plan.control_plane(),
+    );
+    yaml.push_str(&provisioner_config(nodes));
+    for (name, number, _) in nodes {
+        yaml.push_str(&format!(
+            "---\napiVersion: v1\nkind: Node\nmetadata: {{name: {name}}}\nspec: {{podCIDR: {pods}, podCIDRs: [{pods}]}}\n",
+            pods = plan.pods_of(*number)
+        ));
+    }
+    Manifest::read_all(Path::new("addons.rs"), &yaml)
+}
+
+/// Where each node keeps its volumes, and what the helper pods do there.
+fn provisioner_config(nodes: &[(String, u8, PathBuf)]) -> String {
+    let paths: Vec<_> = nodes
+        .iter()
+        .map(|(name, _, volumes)| format!(r#"{{"node": "{name}", "paths": ["{}"]}}"#, volumes.display()))
+        .collect();
+    format!(
+        r#"---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: local-path-config, namespace: kube-system}}
+data:
+  config.json: |
+    {{"nodePathMap": [{paths}]}}
+  setup: |
+    mkdir -m 0777 -p "$VOL_DIR"
+  teardown: |
+    rm -rf "$VOL_DIR"
+  helperPod.yaml: |
+    apiVersion: v1
+    kind: Pod
+    metadata: {{name: helper-pod}}
+    spec:
+      priorityClassName: system-node-critical
+      terminationGracePeriodSeconds: 0
+      containers:
+      - {{name: helper-pod, image: "{image}", imagePullPolicy: Never}}
+"#,
+        paths = paths.join(", "),
+        image = machine_image::NAME,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_objects_of_a_cluster_read_as_manifests() {
+        let plan = AddressPlan::of_slot(0).unwrap();
+        let nodes = [("node-1".to_owned(), 1, PathBuf::from("/state/node-1/volumes"))];
+        let kinds: Vec<_> = manifests(&plan, &nodes)
+            .unwrap()
+            .iter()
+            .map(|each| format!("{} {}", each.kind(), each.name()))
+            .collect();
+        insta::assert_snapshot!(kinds.join("\n"));
+    }
+
+    #[test]
+    fn dns_answers_for_the_cluster_and_asks_nobody_else() {
+        let text = corefile_text(&AddressPlan::of_slot(0).unwrap(), Path::new("/state/coredns.kubeconfig"));
+        assert!(!text.contains("forward"));
+        insta::assert_snapshot!(text);
+    }
+}

@@ -1,0 +1,118 @@
+//! What a machine must have before a cluster is started on it: everything that
+//! is missing is named in one message, with the command that installs it.
+
+use std::path::Path;
+
+use crate::{
+    cgroups::Trees,
+    command::is_installed,
+    error::{Error, Result},
+    folders, machine_image,
+};
+
+/// A program that nodes need, and the Debian package that brings it.
+const PROGRAMS: [(&str, &str); 11] = [
+    ("containerd", "containerd"),
+    ("ctr", "containerd"),
+    ("runc", "runc"),
+    ("iptables", "iptables"),
+    ("ip", "iproute2"),
+    ("nsenter", "util-linux"),
+    ("unshare", "util-linux"),
+    ("setsid", "util-linux"),
+    ("mount", "mount"),
+    ("hostname", "hostname"),
+    ("catatonit", "catatonit"),
+];
+const NETWORK_PLUGINS: [&str; 3] = ["ptp", "host-local", "portmap"];
+
+/// Room for the images and writable layers of a few pods on a node.
+const ROOM_FOR_A_NODE: u64 = 1 << 30;
+/// Room for etcd's data and the logs.
+const ROOM_FOR_A_CONTROL_PLANE: u64 = 512 << 20;
+
+/// Whether a control plane alone can be started here.
+pub(crate) fn control_plane_only() -> Result<()> {
+    let missing = [packages(&[("setsid", "util-linux")]), room(ROOM_FOR_A_CONTROL_PLANE)];
+    verdict("a control plane", missing.into_iter().flatten())
+}
+
+/// Whether nodes can be started here; what controls their groups.
+pub(crate) fn nodes(count: u8) -> Result<Trees> {
+    let mut missing = Vec::new();
+    if !nix::unistd::geteuid().is_root() {
+        missing.push(
+            "nodes need root: run it with sudo, or ask for `--control-plane-only`, which does not need it"
+                .to_owned(),
+        );
+    }
+    missing.extend(packages(&PROGRAMS));
+    let trees = Trees::detect()?;
+    let controllers = trees.missing();
+    if !controllers.is_empty() {
+        missing.push(format!(
+            "the control group controllers {} are not available: mount them, or enable them on the kernel's command line (for memory: cgroup_enable=memory)",
+            controllers.join(", ")
+        ));
+    }
+    missing.extend(room(ROOM_FOR_A_CONTROL_PLANE + u64::from(count) * ROOM_FOR_A_NODE));
+    verdict("a cluster with nodes", missing).map(|()| trees)
+}
+
+/// One sentence for all packages, because one command installs them.
+fn packages(programs: &[(&str, &str)]) -> Option<String> {
+    let mut names: Vec<&str> =
+        programs.iter().filter(|(program, _)| !is_installed(program)).map(|(_, package)| *package).collect();
+    if programs.len() > 1 {
+        let is_static = |path: &str| machine_image::on_host(path).exists();
+        names.extend(
+            machine_image::PROGRAMS
+                .iter()
+                .filter(|(path, _)| !is_static(path))
+                .map(|(path, _)| if path.ends_with("busybox") { "busybox-static" } else { "catatonit" }),
+        );
+        if NETWORK_PLUGINS.iter().any(|plugin| !Path::new("/usr/lib/cni").join(plugin).exists()) {
+            names.push("containernetworking-plugins");
+        }
+    }
+    names.sort_unstable();
+    names.dedup();
+    (!names.is_empty())
+        .then(|| format!("install what is missing with `apt-get install -y {}`", names.join(" ")))
+}
+
+fn room(needed: u64) -> Option<String> {
+    let folder = folders::state();
+    let free = folders::free_bytes(&folder).ok()?;
+    (free < needed).then(|| {
+        format!(
+            "{} has {} MiB of free disk and {} are needed: make room, or set WHEELHOUSE_STATE_DIR to a folder with more",
+            folder.display(),
+            free >> 20,
+            needed >> 20
+        )
+    })
+}
+
+fn verdict(goal: &str, missing: impl IntoIterator<Item = String>) -> Result<()> {
+    let missing: Vec<_> = missing.into_iter().collect();
+    if missing.is_empty() { Ok(()) } else { Err(Error::Preflight { goal: goal.to_owned(), missing }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_missing_is_named_in_one_sentence() {
+        let error = verdict("a cluster", ["nodes need root".to_owned(), "make room".to_owned()]).unwrap_err();
+        assert_eq!("this machine is not ready for a cluster: nodes need root; make room", error.to_string());
+    }
+
+    #[test]
+    fn packages_are_named_once_and_by_the_command_that_installs_them() {
+        let missing = packages(&[("no-such-program", "a-package"), ("no-such-other", "a-package")]).unwrap();
+        assert!(missing.contains("`apt-get install -y a-package"), "{missing}");
+        assert_eq!(1, missing.matches("a-package").count());
+    }
+}
