@@ -227,7 +227,7 @@ fn existing_nodes(name: &str) -> Option<u8> {
 }
 
 /// Ends when the user or the system asks us to stop.
-async fn interrupted() {
+pub(crate) async fn interrupted() {
     let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)) =
         (signal(SignalKind::interrupt()), signal(SignalKind::terminate()), signal(SignalKind::hangup()))
     else {

@@ -1,5 +1,7 @@
 //! The `wheelhouse` command: every verb is a library call.
 
+mod demo;
+mod image;
 mod local;
 
 use std::process::ExitCode;
@@ -19,12 +21,20 @@ enum Verb {
     /// Real upstream Kubernetes on this machine
     #[command(subcommand)]
     Local(local::Verb),
+    /// Container images without Docker
+    #[command(subcommand)]
+    Image(image::Verb),
+    /// Everything of this tree, running
+    #[command(subcommand)]
+    Demo(demo::Verb),
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let outcome = match Command::parse().verb {
         Verb::Local(verb) => local::run(verb).await,
+        Verb::Demo(verb) => demo::run(verb).await.map(|()| ExitCode::SUCCESS),
+        Verb::Image(verb) => image::run(verb).await.map(|()| ExitCode::SUCCESS),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -72,6 +72,8 @@ impl Trees {
                     controllers.extend(options.split(',').map(str::to_owned));
                     mounts.push(mount);
                 }
+                // A tree without controllers beside those of version 1: runc uses it all the same.
+                Some("cgroup2") => mounts.push(mount),
                 _ => {}
             }
         }
@@ -217,7 +219,7 @@ mod tests {
 ";
 
     #[test]
-    fn version_1_is_every_tree_but_the_unified_one() {
+    fn version_1_is_every_tree_and_the_unified_one_beside_them() {
         let trees = Trees::from_mounts(HYBRID);
         assert_eq!(vec!["pids"], trees.missing());
         assert_eq!(
@@ -226,6 +228,7 @@ mod tests {
                 PathBuf::from("/sys/fs/cgroup/cpuset/x/y"),
                 PathBuf::from("/sys/fs/cgroup/memory/x/y"),
                 PathBuf::from("/sys/fs/cgroup/systemd/x/y"),
+                PathBuf::from("/sys/fs/cgroup/unified/x/y"),
             ],
             trees.folders("x/y")
         );

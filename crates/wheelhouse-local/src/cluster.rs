@@ -532,7 +532,8 @@ fn free_ports(api: Option<u16>) -> Result<Ports> {
     })
 }
 
-async fn client(kubeconfig: &Path) -> Result<Client> {
+/// A client of the cluster that a kubeconfig selects.
+pub async fn client(kubeconfig: &Path) -> Result<Client> {
     let malformed = |error: kube::config::KubeconfigError| Error::Malformed {
         path: kubeconfig.to_owned(),
         expected: "a kubeconfig",

@@ -1,0 +1,86 @@
+# The commands of this project. `make` alone lists them.
+#
+# Everything real is done by cargo and by the `wheelhouse` command; this file
+# only says in which order.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help deps build images demo demo-down test e2e soak lint docs clean
+
+CACHE := $(or $(WHEELHOUSE_CACHE_DIR),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/wheelhouse)
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+WHEELHOUSE := $(TARGET)/release/wheelhouse
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+
+# What is needed beyond Rust and Go, as Debian's packages.
+PACKAGES := buildah busybox-static catatonit containerd containernetworking-plugins iproute2 iptables mmdebstrap runc
+# The tools that check the tree, from crates.io, kept in the cache.
+TOOLS := $(CACHE)/tools
+CARGO_DENY := 0.20.2
+MDBOOK := 0.5.4
+
+help: ## list the commands
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1\t/' | expand -t 20
+
+deps: ## install the Debian packages that are missing (asks apt only if some are)
+	@missing=$$(for package in $(PACKAGES); do dpkg-query -W -f='$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || echo $$package; done); \
+	if [ -n "$$missing" ]; then \
+		echo "installing" $$missing "(about a minute)"; \
+		$(SUDO) apt-get update -qq; \
+		DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	fi
+
+build: ## the command, at target/release/wheelhouse (3 minutes at first, seconds later)
+	@echo "building the wheelhouse command (3 minutes at first, seconds later)"
+	cargo build --release --locked -p wheelhouse-cli
+
+images: deps build ## build the container images that changed (a minute at first, then nothing)
+	@echo "building the images that changed (a minute at first, then nothing)"
+	$(SUDO) $(WHEELHOUSE) image build
+
+# A kubeconfig counts only when it is given on the command line: the one in
+# everybody's environment must not make the demo go elsewhere.
+DEMO_FLAGS := $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig $(KUBECONFIG)) $(if $(REGISTRY),--registry $(REGISTRY))
+ifeq ($(origin KUBECONFIG),command line)
+unexport KUBECONFIG
+endif
+
+demo: deps build ## a 3-node cluster with everything running (15 minutes at first, a minute later)
+	@echo "bringing up the demo (15 minutes at first, most of it for building Kubernetes; a minute later)"
+	@$(SUDO) $(WHEELHOUSE) demo up $(DEMO_FLAGS)
+
+demo-down: build ## undo the demo
+	@$(SUDO) $(WHEELHOUSE) demo down $(DEMO_FLAGS)
+
+test: deps lint ## all but the long tests (20 minutes at first, 5 later)
+	@echo "testing what is pure, what needs an API server, and one cluster (20 minutes at first, 5 later)"
+	cargo test --locked --workspace
+	$(SUDO) env "PATH=$$PATH" cargo test --locked -p wheelhouse-cli --features e2e --test smoke
+
+e2e: deps ## every end-to-end scenario on local clusters (6 minutes)
+	@echo "running every end-to-end scenario (6 minutes)"
+	$(SUDO) env "PATH=$$PATH" cargo test --locked -p wheelhouse-cli --features e2e -- --nocapture
+
+lint: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/mdbook ## formatting, clippy, licences, advisories, docs (2 minutes at first)
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet
+	$(TOOLS)/bin/cargo-deny --log-level error check licenses bans sources
+	$(TOOLS)/bin/mdbook build docs
+
+docs: $(TOOLS)/bin/mdbook ## the book, at docs/book/index.html
+	$(TOOLS)/bin/mdbook build docs
+	@echo "the book is at docs/book/index.html"
+
+$(TOOLS)/bin/cargo-deny:
+	@echo "installing cargo-deny $(CARGO_DENY) into the cache (4 minutes, once)"
+	CARGO_TARGET_DIR=$(CACHE)/tools-target cargo install --quiet --locked --root $(TOOLS) cargo-deny@$(CARGO_DENY)
+
+$(TOOLS)/bin/mdbook:
+	@echo "installing mdbook $(MDBOOK) into the cache (3 minutes, once)"
+	CARGO_TARGET_DIR=$(CACHE)/tools-target cargo install --quiet --locked --root $(TOOLS) mdbook@$(MDBOOK) --no-default-features
+
+clean: ## remove what was built here; the cache stays
+	cargo clean
+	rm -rf docs/book

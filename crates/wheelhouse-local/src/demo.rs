@@ -1,0 +1,296 @@
+//! The demo: every operator of this tree installed, with its samples running.
+//!
+//! An operator is a file `deploy/NAME.yaml` and the samples in
+//! `operators/NAME/samples/`. On a local cluster the images are loaded into the
+//! nodes; on any other they go through a registry.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use kube::{Api, Client, api::ListParams};
+use serde_json::Value;
+
+use crate::{
+    Cluster, Progress,
+    error::{Error, Result},
+    folders,
+    images::{self, Image},
+    manifests::Manifest,
+};
+
+/// How long everything may take to run, images and volumes included.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What this tree can install.
+#[derive(Debug, Clone)]
+pub struct Demo {
+    images: Vec<Image>,
+    deploy: Vec<Manifest>,
+    samples: Vec<Manifest>,
+}
+
+/// Where the images are taken from.
+#[derive(Debug, Clone, Copy)]
+pub enum Source<'a> {
+    /// The nodes of a local cluster have them.
+    Nodes(&'a Cluster),
+    /// A registry that the cluster can reach.
+    Registry(&'a str),
+}
+
+/// A pod that the demo runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Running {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub pod: String,
+    /// Whether it is ready.
+    pub ready: bool,
+    /// The node that it runs on.
+    pub node: String,
+    /// What it runs.
+    pub image: String,
+}
+
+impl Demo {
+    /// Reads `images/`, `deploy/` and `operators/*/samples/` of a tree.
+    pub fn read(tree: &Path) -> Result<Self> {
+        let mut samples = Vec::new();
+        for operator in sorted(&tree.join("operators"))? {
+            samples.extend(manifests_in(&operator.join("samples"))?);
+        }
+        Ok(Self {
+            images: Image::all_in(&tree.join("images"))?,
+            deploy: manifests_in(&tree.join("deploy"))?,
+            samples,
+        })
+    }
+
+    /// Installs everything and waits until it runs.
+    pub async fn install(
+        &self,
+        client: &Client,
+        source: Source<'_>,
+        progress: &Progress,
+    ) -> Result<Vec<Running>> {
+        for image in &self.images {
+            match source {
+                Source::Nodes(cluster) => {
+                    let archive = image.ensure(progress).await?;
+                    let stage = progress.stage(format!("loading {} into every node", image.reference()));
+                    cluster.load(&archive).await?;
+                    stage.done();
+                }
+                Source::Registry(registry) => image.push(registry, progress).await?,
+            }
+        }
+        let stage = progress.stage("installing");
+        for manifest in &self.deploy {
+            taken_from(manifest, source).apply(client).await?;
+        }
+        wait_until_available(client, &self.deploy).await?;
+        for manifest in &self.samples {
+            taken_from(manifest, source).apply(client).await?;
+        }
+        let running = self.wait_until_running(client).await?;
+        stage.done();
+        Ok(running)
+    }
+
+    /// Takes everything out again, the samples first, so that their operators clean up after them.
+    pub async fn uninstall(&self, client: &Client, progress: &Progress) -> Result<()> {
+        let stage = progress.stage("uninstalling");
+        for manifest in self.samples.iter().rev().chain(self.deploy.iter().rev()) {
+            manifest.delete(client).await?;
+        }
+        stage.done();
+        Ok(())
+    }
+
+    fn namespaces(&self) -> BTreeSet<String> {
+        let all = self.deploy.iter().chain(&self.samples);
+        all.filter(|manifest| manifest.kind() != "Namespace")
+            .map(|manifest| manifest.namespace().to_owned())
+            .collect()
+    }
+
+    async fn wait_until_running(&self, client: &Client) -> Result<Vec<Running>> {
+        let begun = Instant::now();
+        loop {
+            let mut running = Vec::new();
+            for namespace in self.namespaces() {
+                running.extend(pods_in(client, &namespace).await?);
+            }
+            let unready: Vec<_> = running
+                .iter()
+                .filter(|pod| !pod.ready)
+                .map(|pod| format!("{}/{}", pod.namespace, pod.pod))
+                .collect();
+            if unready.is_empty() && !running.is_empty() {
+                return Ok(running);
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(Error::Refused(format!(
+                    "not ready within {} s: {}; `wheelhouse local kubectl describe pod` says why",
+                    PATIENCE.as_secs(),
+                    unready.join(", ")
+                )));
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+}
+
+async fn wait_until_available(client: &Client, manifests: &[Manifest]) -> Result<()> {
+    let begun = Instant::now();
+    for manifest in manifests.iter().filter(|manifest| manifest.kind() == "Deployment") {
+        let api: Api<Deployment> = Api::namespaced(client.clone(), manifest.namespace());
+        loop {
+            let doing = || format!("look at Deployment {}", manifest.name());
+            let deployment = api.get(manifest.name()).await.map_err(Error::api(doing()))?;
+            let wanted = deployment.spec.and_then(|spec| spec.replicas).unwrap_or(1);
+            let status = deployment.status.unwrap_or_default();
+            let is_current = status.observed_generation == deployment.metadata.generation;
+            if is_current && status.available_replicas.unwrap_or(0) >= wanted {
+                break;
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(Error::Refused(format!(
+                    "Deployment {} of namespace {} is not available after {} s; `wheelhouse local kubectl -n {} get events` says why",
+                    manifest.name(),
+                    manifest.namespace(),
+                    PATIENCE.as_secs(),
+                    manifest.namespace()
+                )));
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+    Ok(())
+}
+
+async fn pods_in(client: &Client, namespace: &str) -> Result<Vec<Running>> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let pods = api
+        .list(&ListParams::default())
+        .await
+        .map_err(Error::api(format!("list the pods of {namespace}")))?;
+    Ok(pods
+        .items
+        .into_iter()
+        .filter(|pod| pod.metadata.deletion_timestamp.is_none())
+        .map(Running::from)
+        .collect())
+}
+
+impl From<Pod> for Running {
+    fn from(pod: Pod) -> Self {
+        let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
+        let spec = pod.spec.unwrap_or_default();
+        Self {
+            namespace: pod.metadata.namespace.unwrap_or_default(),
+            pod: pod.metadata.name.unwrap_or_default(),
+            ready: conditions.iter().any(|each| each.type_ == "Ready" && each.status == "True"),
+            node: spec.node_name.unwrap_or_default(),
+            image: spec
+                .containers
+                .into_iter()
+                .next()
+                .and_then(|container| container.image)
+                .unwrap_or_default(),
+        }
+    }
+}
+
+/// The manifest with its images named as `source` has them.
+fn taken_from(manifest: &Manifest, source: Source<'_>) -> Manifest {
+    let mut manifest = manifest.clone();
+    if let Source::Registry(registry) = source {
+        rename_images(&mut manifest.object, registry.trim_end_matches('/'));
+    }
+    manifest
+}
+
+fn rename_images(value: &mut Value, registry: &str) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value {
+                    Value::String(text) if name == "image" => {
+                        if let Some(rest) =
+                            text.strip_prefix(images::REGISTRY).and_then(|rest| rest.strip_prefix('/'))
+                        {
+                            *text = format!("{registry}/{rest}");
+                        }
+                    }
+                    other => rename_images(other, registry),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| rename_images(item, registry)),
+        _ => {}
+    }
+}
+
+/// All manifests of a folder's YAML files, in the order of their names; none where there is no folder.
+fn manifests_in(folder: &Path) -> Result<Vec<Manifest>> {
+    let mut manifests = Vec::new();
+    for path in sorted(folder)?.into_iter().filter(|path| path.extension().is_some_and(|each| each == "yaml"))
+    {
+        manifests.extend(Manifest::read_all(&path, &folders::read_text(&path)?)?);
+    }
+    Ok(manifests)
+}
+
+fn sorted(folder: &Path) -> Result<Vec<PathBuf>> {
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
+    let entries = fs::read_dir(folder).map_err(Error::file("list", folder))?;
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_our_own_images_are_renamed_and_everywhere() {
+        let mut object = json!({
+            "spec": {"containers": [{"image": "wheelhouse.dev/a:1"}, {"image": "docker.io/library/b:1"}],
+                     "initContainers": [{"image": "wheelhouse.dev/c:1"}]},
+            "data": {"note": "wheelhouse.dev/a:1"},
+        });
+        rename_images(&mut object, "127.0.0.1:5000/team");
+        assert_eq!(
+            json!({
+                "spec": {"containers": [{"image": "127.0.0.1:5000/team/a:1"}, {"image": "docker.io/library/b:1"}],
+                         "initContainers": [{"image": "127.0.0.1:5000/team/c:1"}]},
+                "data": {"note": "wheelhouse.dev/a:1"},
+            }),
+            object
+        );
+    }
+
+    #[test]
+    fn this_tree_reads_as_a_demo_and_its_images_are_those_that_are_built() {
+        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let demo = Demo::read(&tree).unwrap();
+        let built: Vec<_> = demo.images.iter().map(Image::reference).collect();
+        let text =
+            serde_json::to_string(&demo.deploy.iter().map(|each| &each.object).collect::<Vec<_>>()).unwrap();
+        for used in text.split('"').filter(|word| word.starts_with("wheelhouse.dev/")) {
+            assert!(built.contains(&used.to_owned()), "{used} is in deploy/ but not among {built:?}");
+        }
+    }
+}

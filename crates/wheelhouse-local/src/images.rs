@@ -1,0 +1,316 @@
+//! Container images without Docker: every `images/NAME/Containerfile` is built
+//! with buildah, on a Debian base that mmdebstrap makes.
+//!
+//! The same files build with `docker build` on their public base image: the
+//! build argument `BASE` is all that differs.
+//!
+//! A finished image is an archive in the cache, in the format of `docker save`,
+//! named by a hash of everything that went into it. What did not change is not
+//! built again.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    binaries::hex,
+    command::{Call, is_installed},
+    error::{Error, Result},
+    folders::{self, Lock},
+    progress::Progress,
+};
+
+/// Images are called `wheelhouse.dev/NAME:VERSION`, unless they go to a registry.
+pub const REGISTRY: &str = "wheelhouse.dev";
+/// The version of every image that this tree builds.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The release of Debian that images are based on.
+const SUITE: &str = "trixie";
+/// A build needs room for the base, the layers and the archive.
+const ROOM_TO_BUILD: u64 = 2 << 30;
+
+/// An image that can be built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// Its short name: that of its folder.
+    pub name: String,
+    folder: PathBuf,
+}
+
+impl Image {
+    /// Every image in a folder such as `images/`.
+    pub fn all_in(folder: &Path) -> Result<Vec<Self>> {
+        let mut images: Vec<_> = fs::read_dir(folder)
+            .map_err(Error::file("look for images in", folder))?
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.join("Containerfile").is_file())
+            .filter_map(|folder| {
+                let name = folder.file_name()?.to_str()?.to_owned();
+                Some(Self { name, folder })
+            })
+            .collect();
+        images.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(images)
+    }
+
+    /// What pods call it.
+    pub fn reference(&self) -> String {
+        self.reference_in(REGISTRY)
+    }
+
+    /// What pods call it when it is in a registry.
+    pub fn reference_in(&self, registry: &str) -> String {
+        format!("{}/{}:{VERSION}", registry.trim_end_matches('/'), self.name)
+    }
+
+    /// The archive of the image as it is now; built if the cache does not have it.
+    pub async fn ensure(&self, progress: &Progress) -> Result<PathBuf> {
+        let archive = folders::cache().join("images").join(format!("{}-{}.tar", self.name, self.key()?));
+        if archive.exists() {
+            return Ok(archive);
+        }
+        check_tools()?;
+        check_room()?;
+        let _lock = Lock::take("images", |holder| {
+            progress.line(format!("process {holder} is building images; waiting for it"));
+        })
+        .await?;
+        if !archive.exists() {
+            let stage = progress.stage(format!("building the image {} (about half a minute)", self.name));
+            let built = self.build(&archive).await;
+            clear_storage().await?;
+            built?;
+            self.remove_older(&archive)?;
+            stage.done();
+        }
+        Ok(archive)
+    }
+
+    /// Puts the image into a registry, under the name that [`Self::reference_in`] gives.
+    pub async fn push(&self, registry: &str, progress: &Progress) -> Result<()> {
+        let archive = self.ensure(progress).await?;
+        check_tools()?;
+        let _lock = Lock::take("images", |_| {}).await?;
+        let stage = progress.stage(format!("pushing {}", self.reference_in(registry)));
+        let pushed = push_archive(&archive, &self.reference_in(registry)).await;
+        clear_storage().await?;
+        pushed?;
+        stage.done();
+        Ok(())
+    }
+
+    /// A hash of everything that goes into the image.
+    fn key(&self) -> Result<String> {
+        let mut hash = Sha256::new();
+        hash.update(format!("{SUITE} {VERSION}\n"));
+        for path in files(&self.folder)? {
+            let content = fs::read(&path).map_err(Error::file("read", &path))?;
+            let name = path.strip_prefix(&self.folder).unwrap_or(&path).to_string_lossy();
+            hash.update(format!("{name} {}\n", content.len()));
+            hash.update(content);
+        }
+        Ok(hex(&hash.finalize()).get(..12).unwrap_or_default().to_owned())
+    }
+
+    async fn build(&self, archive: &Path) -> Result<()> {
+        let base = base().await?;
+        let doing = format!("build the image {}", self.name);
+        let container = buildah(&doing).args(["from", "scratch"]).output().await?;
+        buildah(&doing).args(["add", "--quiet", container.trim()]).arg(&base).arg("/").run().await?;
+        buildah(&doing).args(["commit", "--quiet", container.trim(), BASE_IMAGE]).run().await?;
+        buildah(&doing)
+            .args(["bud", "--isolation", "chroot", "--network", "host", "--build-arg"])
+            .arg(format!("BASE={BASE_IMAGE}"))
+            .args(["--tag", &self.reference(), "--file"])
+            .arg(self.folder.join("Containerfile"))
+            .arg(&self.folder)
+            .run()
+            .await?;
+        let partial = archive.with_extension(format!("partial-{}", std::process::id()));
+        let target = format!("docker-archive:{}:{}", partial.display(), self.reference());
+        buildah(&doing).args(["push", "--quiet", &self.reference(), &target]).run().await?;
+        fs::rename(&partial, archive).map_err(Error::file("put the finished image at", archive))
+    }
+
+    /// Archives of what this image was before.
+    fn remove_older(&self, current: &Path) -> Result<()> {
+        let folder = current.parent().unwrap_or(current);
+        for path in files(folder)? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let is_ours = name.strip_prefix(&self.name).is_some_and(|rest| {
+                rest.strip_prefix('-')
+                    .is_some_and(|key| key.len() == "0123456789ab.tar".len() && key.ends_with(".tar"))
+            });
+            if is_ours && path != current {
+                fs::remove_file(&path).map_err(Error::file("remove the older image", &path))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+const BASE_IMAGE: &str = "localhost/wheelhouse-base:latest";
+
+/// The Debian base as an archive; made once.
+async fn base() -> Result<PathBuf> {
+    let path = folders::cache().join("images").join(format!("base-{SUITE}.tar"));
+    if !path.exists() {
+        let partial = path.with_extension(format!("partial-{}.tar", std::process::id()));
+        folders::create_folder(path.parent().unwrap_or(&path))?;
+        let made = Call::new("make the Debian base of the images", "mmdebstrap")
+            .args(["--quiet", "--variant=minbase", "--format=tar", SUITE])
+            .arg(&partial)
+            .run()
+            .await;
+        if made.is_err() {
+            let _ = fs::remove_file(&partial);
+        }
+        made?;
+        fs::rename(&partial, &path).map_err(Error::file("put the finished base at", &path))?;
+    }
+    Ok(path)
+}
+
+async fn push_archive(archive: &Path, reference: &str) -> Result<()> {
+    let doing = format!("push {reference}");
+    let pulled =
+        buildah(&doing).args(["pull", "--quiet"]).arg(format!("docker-archive:{}", archive.display()));
+    let image = pulled.output().await?;
+    let host = reference.split(['/', ':']).next().unwrap_or_default();
+    // A registry on this machine rarely has a certificate.
+    let verify = !matches!(host, "localhost" | "127.0.0.1");
+    buildah(&doing)
+        .args(["push", "--quiet", &format!("--tls-verify={verify}"), image.trim()])
+        .arg(format!("docker://{reference}"))
+        .run()
+        .await
+}
+
+/// Buildah with a storage of our own, apart from the user's.
+fn buildah(doing: &str) -> Call {
+    let storage = storage();
+    Call::new(doing, "buildah")
+        .arg("--root")
+        .arg(storage.join("root"))
+        .arg("--runroot")
+        .arg(storage.join("run"))
+        .args(["--storage-driver", "vfs"])
+}
+
+fn storage() -> PathBuf {
+    folders::cache().join("images/storage")
+}
+
+/// Every layer is a whole copy in there; the archive is all that is kept.
+async fn clear_storage() -> Result<()> {
+    folders::remove_folder(&storage())
+}
+
+fn check_tools() -> Result<()> {
+    let missing: Vec<_> = ["buildah", "mmdebstrap"].into_iter().filter(|tool| !is_installed(tool)).collect();
+    let mut problems = Vec::new();
+    if !missing.is_empty() {
+        problems.push(format!("install what is missing with `apt-get install -y {}`", missing.join(" ")));
+    }
+    if !nix::unistd::geteuid().is_root() {
+        problems.push("building needs root: run it with sudo".to_owned());
+    }
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Preflight { goal: "building images".to_owned(), missing: problems })
+}
+
+fn check_room() -> Result<()> {
+    let folder = folders::cache();
+    let free = folders::free_bytes(&folder)?;
+    if free >= ROOM_TO_BUILD {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "building images needs {} MiB of free disk and {} has {}: make room, or set WHEELHOUSE_CACHE_DIR to a folder with more",
+        ROOM_TO_BUILD >> 20,
+        folder.display(),
+        free >> 20
+    )))
+}
+
+/// All files below a folder, in a fixed order.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut entries: Vec<_> = fs::read_dir(folder)
+        .map_err(Error::file("list", folder))?
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            found.extend(files(&path)?);
+        } else {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image() -> (tempfile::TempDir, Image) {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("web")).unwrap();
+        fs::write(folder.path().join("web/Containerfile"), "FROM scratch\n").unwrap();
+        fs::create_dir(folder.path().join("no-image")).unwrap();
+        let mut images = Image::all_in(folder.path()).unwrap();
+        assert_eq!(1, images.len());
+        (folder, images.remove(0))
+    }
+
+    #[test]
+    fn a_change_of_any_file_makes_another_image() {
+        let (folder, image) = image();
+        let before = image.key().unwrap();
+        assert_eq!(before, image.key().unwrap());
+        fs::write(folder.path().join("web/page.html"), "hello").unwrap();
+        let with_page = image.key().unwrap();
+        assert_ne!(before, with_page);
+        fs::rename(folder.path().join("web/page.html"), folder.path().join("web/other.html")).unwrap();
+        assert_ne!(with_page, image.key().unwrap());
+    }
+
+    #[test]
+    fn only_older_archives_of_the_same_image_are_removed() {
+        let (_folder, image) = image();
+        let cache = tempfile::tempdir().unwrap();
+        let names = [
+            "web-000000000001.tar",
+            "web-000000000002.tar",
+            "web-server-000000000001.tar",
+            "base-trixie.tar",
+        ];
+        for name in names {
+            fs::write(cache.path().join(name), "").unwrap();
+        }
+        image.remove_older(&cache.path().join("web-000000000002.tar")).unwrap();
+        let left: Vec<_> = files(cache.path())
+            .unwrap()
+            .iter()
+            .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(vec!["base-trixie.tar", "web-000000000002.tar", "web-server-000000000001.tar"], left);
+    }
+
+    #[test]
+    fn an_image_is_called_by_where_it_is() {
+        let (_folder, image) = image();
+        assert_eq!(format!("wheelhouse.dev/web:{VERSION}"), image.reference());
+        assert_eq!(format!("127.0.0.1:5000/team/web:{VERSION}"), image.reference_in("127.0.0.1:5000/team/"));
+    }
+}
