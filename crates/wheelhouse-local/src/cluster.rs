@@ -22,6 +22,7 @@ use std::{
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::{Node as NodeObject, ServiceAccount};
 use kube::{Api, Client, api::ListParams};
+use sha2::{Digest as _, Sha256};
 
 pub use self::{
     record::{Kind, Phase, Record},
@@ -30,7 +31,7 @@ pub use self::{
 use crate::{
     addons,
     address_plan::{AddressPlan, MAX_NODES, Range},
-    binaries::Binaries,
+    binaries::{Binaries, hex},
     cgroups::Trees,
     control_plane::{Credentials, Ports, Settings},
     error::{Error, Result},
@@ -88,6 +89,7 @@ impl Cluster {
         let mut interrupt = std::pin::pin!(interrupt);
         let interrupted = || Error::Refused("interrupted; nothing was left behind".to_owned());
         record::check_name(&request.name)?;
+        record::check_folder(&folders::state().join(&request.name))?;
         let prepared = prepare(request, progress);
         let (trees, binaries, _lock) = tokio::select! {
             prepared = prepared => prepared?,
@@ -441,8 +443,10 @@ impl Cluster {
         Ok(())
     }
 
+    /// Control groups are the host's, so the same name in another state folder must not be the same group.
     fn group(&self) -> String {
-        format!("wheelhouse-{}", self.name())
+        let digest = hex(&Sha256::digest(self.folder.as_os_str().as_encoded_bytes()));
+        format!("wheelhouse-{}-{}", self.name(), digest.get(..6).unwrap_or_default())
     }
 
     fn control_plane(&self, trees: Option<&Trees>) -> Machine {

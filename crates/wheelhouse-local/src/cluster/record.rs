@@ -120,6 +120,23 @@ impl Record {
     }
 }
 
+/// The sockets that kubelet makes below a cluster's folder, the longest of them.
+const LONGEST_SOCKET: &str = "/node-16/kubelet/device-plugins/kubelet.sock";
+/// What the kernel takes as the path of a socket.
+const MAX_SOCKET_PATH: usize = 107;
+
+/// A folder whose path is too long would make kubelet fail, with words that nobody understands.
+pub(super) fn check_folder(folder: &Path) -> Result<()> {
+    let longest = MAX_SOCKET_PATH - LONGEST_SOCKET.len();
+    if folder.as_os_str().len() <= longest {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "the cluster's folder {} has a path of more than {longest} characters, too long for kubelet's sockets: choose a shorter name or WHEELHOUSE_STATE_DIR",
+        folder.display()
+    )))
+}
+
 /// A name becomes part of paths, control groups and contexts.
 pub(super) fn check_name(name: &str) -> Result<()> {
     let fits = (1..=40).contains(&name.len())

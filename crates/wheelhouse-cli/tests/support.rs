@@ -1,0 +1,180 @@
+//! What the tests of the command share: calling it as a user would, with a
+//! state folder and a kubeconfig of the test's own.
+#![allow(dead_code, reason = "each test binary uses its own part of this")]
+
+pub mod host;
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+/// The `wheelhouse` command in a world of its own; its clusters end with it.
+pub struct Wheelhouse {
+    folder: TempDir,
+    clusters: Vec<String>,
+}
+
+/// What a call printed.
+#[derive(Debug)]
+pub struct Said {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl Said {
+    /// The call succeeded; what it printed to standard output.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        assert_eq!(Some(0), self.code, "{}\n{}", self.stdout, self.stderr);
+        self.stdout
+    }
+
+    /// The call ended in one sentence that begins with `error: ` and contains `words`; that sentence.
+    #[track_caller]
+    pub fn refused(self, words: &str) -> String {
+        assert_eq!(Some(1), self.code, "{}\n{}", self.stdout, self.stderr);
+        let errors: Vec<_> = self.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
+        assert_eq!(1, errors.len(), "{}", self.stderr);
+        assert!(self.stderr.contains(words), "expected `{words}` in: {}", self.stderr);
+        errors[0].to_owned()
+    }
+}
+
+impl Wheelhouse {
+    /// A world without clusters.
+    pub fn new() -> Self {
+        Self { folder: tempfile::Builder::new().prefix("wh-").tempdir().unwrap(), clusters: Vec::new() }
+    }
+
+    /// The clusters' folder.
+    pub fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
+    /// The user's kubeconfig.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+
+    /// A file of the test's own.
+    pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// The command, not yet called.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wheelhouse"));
+        self.in_this_world(&mut command).args(args);
+        command
+    }
+
+    /// Any command, with this world's environment.
+    pub fn in_this_world<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command
+            .stdin(Stdio::null())
+            .env("WHEELHOUSE_STATE_DIR", self.state())
+            .env("KUBECONFIG", self.kubeconfig())
+            .env_remove("SUDO_USER")
+    }
+
+    /// Calls `wheelhouse ARGS`.
+    pub fn call(&self, args: &[&str]) -> Said {
+        self.command(args).output().unwrap().into()
+    }
+
+    /// Calls `wheelhouse local ARGS`.
+    pub fn local(&self, args: &[&str]) -> Said {
+        self.call(&[&["local"], args].concat())
+    }
+
+    /// Calls `wheelhouse local up NAME ARGS`; the cluster ends with this world.
+    pub fn up(&mut self, name: &str, args: &[&str]) -> Said {
+        self.clusters.push(name.to_owned());
+        self.local(&[&["up", name], args].concat())
+    }
+
+    /// Starts `wheelhouse local up NAME ARGS` without waiting for it.
+    pub fn start_up(&mut self, name: &str, args: &[&str]) -> std::process::Child {
+        self.clusters.push(name.to_owned());
+        self.command(&[&["local", "up", name], args].concat())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    /// Calls kubectl through the command.
+    pub fn kubectl(&self, cluster: &str, args: &[&str]) -> Said {
+        self.local(&[&["kubectl", "--cluster", cluster], args].concat())
+    }
+
+    /// Applies a manifest.
+    pub fn apply(&self, cluster: &str, manifest: &str) {
+        let path = self.file("manifest.yaml", manifest);
+        self.kubectl(cluster, &["apply", "-f", &path.to_string_lossy()]).ok();
+    }
+
+    /// The health of a cluster, as `status --output json` tells it.
+    pub fn status(&self, cluster: &str) -> serde_json::Value {
+        let text = self.local(&["status", cluster, "--output", "json"]).ok();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()[0].take()
+    }
+}
+
+impl Drop for Wheelhouse {
+    fn drop(&mut self) {
+        for cluster in &self.clusters {
+            let said = self.local(&["down", cluster, "--if-exists"]);
+            if said.code != Some(0) && !std::thread::panicking() {
+                panic!("{cluster} did not go down: {}", said.stderr);
+            }
+        }
+    }
+}
+
+/// The root of the repository.
+pub fn tree() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// The archive of an image of this tree.
+pub fn image(name: &str) -> String {
+    let images = tree().join("images");
+    let said = Command::new(env!("CARGO_BIN_EXE_wheelhouse"))
+        .args(["image", "build", name, "--folder"])
+        .arg(images)
+        .output()
+        .unwrap();
+    Said::from(said).ok().trim().to_owned()
+}
+
+/// Waits until `what` holds; the panic says what was seen last.
+#[track_caller]
+pub fn eventually<T: std::fmt::Debug>(within: Duration, mut look: impl FnMut() -> T, holds: impl Fn(&T) -> bool) -> T {
+    let begun = Instant::now();
+    loop {
+        let seen = look();
+        if holds(&seen) {
+            return seen;
+        }
+        assert!(begun.elapsed() < within, "not within {within:?}; last seen: {seen:?}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
