@@ -131,12 +131,15 @@ impl Authority {
     }
 }
 
-/// The key that service account tokens are signed with, kept in `folder`.
+/// The key that service account tokens are signed with, kept in `folder`. The
+/// public half is beside it as `.pub`: the API server checks tokens with that, and
+/// does not find it in a private key of the form that ours has (PKCS #8).
 pub fn ensure_service_account_key(folder: &Path) -> Result<PathBuf> {
     let path = folder.join("service-accounts.key");
     if !path.exists() {
         let key = KeyPair::generate()
             .map_err(|source| Error::Certificate { subject: "the service accounts".to_owned(), source })?;
+        folders::write_file(&path.with_extension("pub"), key.public_key_pem(), 0o644)?;
         folders::write_file(&path, key.serialize_pem(), 0o600)?;
     }
     Ok(path)

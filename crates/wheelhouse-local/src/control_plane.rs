@@ -217,7 +217,7 @@ impl Settings {
             .flag("allow-privileged", "true")
             .flag("service-cluster-ip-range", &self.services.to_string())
             .flag("service-account-issuer", "https://kubernetes.default.svc.cluster.local")
-            .path("service-account-key-file", &credentials.service_accounts)
+            .path("service-account-key-file", &credentials.service_accounts.with_extension("pub"))
             .path("service-account-signing-key-file", &credentials.service_accounts)
             .pair(("kubelet-client-certificate", "kubelet-client-key"), &credentials.kubelet_client)
             .path("kubelet-certificate-authority", credentials.authority.certificate())
