@@ -164,7 +164,7 @@ pub async fn end(folder: &Path, patience: Duration, which: impl Fn(&Process) -> 
 }
 
 /// The last lines of a log, for an error message.
-pub(crate) fn log_end(path: &Path) -> String {
+pub fn log_end(path: &Path) -> String {
     let text = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     let lines: Vec<_> = text.lines().collect();
     lines
