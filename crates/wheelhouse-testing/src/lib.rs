@@ -1,1 +1,56 @@
+//! What operator tests use: a real control plane, and eyes on what happens there.
+//!
+//! - [`ControlPlane`]: a real etcd and API server, started in a few seconds,
+//!   shared by the tests of a process and gone with it, however it ends.
+//! - [`Namespace`]: what each test has to itself, and from which the rest hangs.
+//! - [`Identity`]: a ServiceAccount to act as, under exactly the RBAC rules given.
+//! - [`EventCapture`]: the events of a namespace, by type, reason and message.
+//! - [`Requests`]: what was asked of the API server, counted by verb and resource.
+//! - [`Recorder`]: which keys a controller reconciled, as a stream.
+//!
+//! The programs are those of `KUBEBUILDER_ASSETS` where that is set; otherwise
+//! they are built once (which takes minutes) and kept in the user's cache folder.
+//!
+//! ```
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kube::Api;
+//! use wheelhouse_testing::{ControlPlane, rule};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let namespace = ControlPlane::shared().await?.namespace("reads").await?;
+//! let reader = namespace.with_rules(vec![rule(&["get", "list"], "", &["configmaps"])]).await?;
+//!
+//! let mark = namespace.mark().await?;
+//! let config_maps: Api<ConfigMap> = Api::default_namespaced(reader.client()?);
+//! config_maps.list(&Default::default()).await?;
+//! assert!(config_maps.delete("any", &Default::default()).await.is_err(), "no rule allows that");
+//!
+//! let requests = reader.requests_since(&mark).await?;
+//! assert_eq!(requests.count("list", "configmaps"), 1);
+//! assert_eq!(requests.writes().len(), 1);
+//! # Ok(())
+//! # }
+//! ```
 
+mod access;
+mod audit_log;
+mod control_plane;
+mod error;
+mod events;
+mod identity;
+mod namespace;
+mod reconciled;
+mod requests;
+mod scratch;
+mod servers;
+mod spawner;
+
+pub use control_plane::ControlPlane;
+pub use error::{Error, Result};
+pub use events::{CapturedEvent, EventCapture};
+pub use identity::{Identity, rule};
+pub use kube::runtime::events::EventType;
+pub use namespace::Namespace;
+pub use reconciled::{ReconciledKeys, Recorder, reconciled_keys};
+pub use requests::{Mark, Request, Requests};
