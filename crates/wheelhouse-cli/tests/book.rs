@@ -1,4 +1,10 @@
 //! The commands that the book shows, run as they stand.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test says what is wrong by ending"
+)]
 
 mod support;
 
@@ -36,9 +42,19 @@ fn the_page_on_local_clusters_can_be_followed_from_top_to_bottom() {
     // One shell for the whole page, because a reader has one too.
     let mut shell = Command::new("bash");
     wheelhouse.in_this_world(&mut shell);
-    let output = shell.args(["-eux", "-c", &blocks.join("\n")]).env("PATH", path).current_dir(tree()).output().unwrap();
+    let output = shell
+        .args(["-eux", "-c", &blocks.join("\n")])
+        .env("PATH", path)
+        .current_dir(tree())
+        .output()
+        .unwrap();
     let said = support::Said::from(output);
-    let names: Vec<_> = std::fs::read_dir(wheelhouse.state()).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect();
+    let names: Vec<_> = std::fs::read_dir(wheelhouse.state())
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name())
+        .collect();
     for name in &names {
         wheelhouse.local(&["down", &name.to_string_lossy()]).ok();
     }

@@ -1,20 +1,35 @@
 //! `wheelhouse local` without nodes: a control plane on loopback, and everything that is refused.
 //! Needs no root, but a real API server.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test says what is wrong by ending"
+)]
 
 mod support;
 
 use std::{net::TcpListener, time::Duration};
 
-use nix::{sys::signal::{Signal, kill}, unistd::Pid};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use support::{Wheelhouse, eventually};
 
 fn processes_of(wheelhouse: &Wheelhouse, cluster: &str) -> Vec<(i32, String)> {
     let mark = format!("WHEELHOUSE_CLUSTER_FOLDER={}\0", wheelhouse.state().join(cluster).display());
-    let numbers = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let numbers = std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     numbers
         .filter_map(|pid: i32| {
-            let environment = String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/environ")).ok()?).into_owned();
-            let component = environment.split('\0').find_map(|each| each.strip_prefix("WHEELHOUSE_COMPONENT=").map(str::to_owned));
+            let environment =
+                String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/environ")).ok()?).into_owned();
+            let component = environment
+                .split('\0')
+                .find_map(|each| each.strip_prefix("WHEELHOUSE_COMPONENT=").map(str::to_owned));
             environment.contains(&mark).then_some((pid, component?))
         })
         .collect()
@@ -35,7 +50,10 @@ fn a_control_plane_comes_up_outlives_the_command_and_goes_down() {
     assert!(version.contains("Server Version: v1.36."), "{version}");
 
     let merged = std::fs::read_to_string(wheelhouse.kubeconfig()).unwrap();
-    assert!(merged.contains("current-context: wheelhouse-plane") && merged.contains("name: work"), "{merged}");
+    assert!(
+        merged.contains("current-context: wheelhouse-plane") && merged.contains("name: work"),
+        "{merged}"
+    );
     let own = wheelhouse.local(&["kubeconfig", "plane"]).ok();
     assert_eq!(wheelhouse.state().join("plane/kubeconfig").to_str(), Some(own.trim()));
     assert!(wheelhouse.local(&["logs", "kube-apiserver"]).ok().contains("Version: v1.36."));
@@ -67,7 +85,11 @@ fn a_half_dead_cluster_is_told_as_such_and_completed_by_up_with_its_data() {
         }
     };
     kill_all(&|component| component.ends_with("/kube-scheduler"));
-    let half_dead = eventually(Duration::from_secs(5), || wheelhouse.status("half"), |status| status["health"] != "Running");
+    let half_dead = eventually(
+        Duration::from_secs(5),
+        || wheelhouse.status("half"),
+        |status| status["health"] != "Running",
+    );
     assert_eq!("control-plane/kube-scheduler", half_dead["health"]["HalfDead"]["missing"][0]);
     assert!(wheelhouse.local(&["status"]).ok().contains("not running: control-plane/kube-scheduler"));
 
@@ -83,9 +105,13 @@ fn a_taken_port_is_named_and_nothing_is_started() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let mut wheelhouse = Wheelhouse::new();
-    wheelhouse.up("taken", &["--control-plane-only", "--port", &port]).refused(&format!("port {port} cannot be used"));
+    wheelhouse
+        .up("taken", &["--control-plane-only", "--port", &port])
+        .refused(&format!("port {port} cannot be used"));
     assert!(processes_of(&wheelhouse, "taken").is_empty());
-    wheelhouse.local(&["status", "taken"]).refused("there is no cluster called `taken`; there is none at all");
+    wheelhouse
+        .local(&["status", "taken"])
+        .refused("there is no cluster called `taken`; there is none at all");
 }
 
 #[test]
@@ -96,10 +122,13 @@ fn a_port_that_somebody_took_while_the_cluster_was_dead_is_named() {
         kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
     }
     eventually(Duration::from_secs(5), || wheelhouse.status("late"), |status| status["health"] == "Dead");
-    let server = wheelhouse.status("late")["server"].as_str().unwrap().trim_start_matches("https://").to_owned();
+    let server =
+        wheelhouse.status("late")["server"].as_str().unwrap().trim_start_matches("https://").to_owned();
     let _taken = eventually(Duration::from_secs(5), || TcpListener::bind(&server), Result::is_ok);
     let port = server.rsplit(':').next().unwrap();
-    wheelhouse.up("late", &["--control-plane-only"]).refused(&format!("port {port} of kube-apiserver is taken"));
+    wheelhouse
+        .up("late", &["--control-plane-only"])
+        .refused(&format!("port {port} of kube-apiserver is taken"));
 }
 
 #[test]
@@ -114,7 +143,9 @@ fn names_and_shapes_that_do_not_fit_are_refused() {
     assert_eq!(Some(2), wheelhouse.local(&["up", "--nodes", "many"]).code);
     assert_eq!(Some(2), wheelhouse.local(&["up", "--nodes", "2", "--control-plane-only"]).code);
     wheelhouse.local(&["kubeconfig", "nowhere"]).refused("there is no cluster called `nowhere`");
-    wheelhouse.local(&["kubectl", "get", "pods"]).refused("there is no cluster: `wheelhouse local up` makes one");
+    wheelhouse
+        .local(&["kubectl", "get", "pods"])
+        .refused("there is no cluster: `wheelhouse local up` makes one");
     wheelhouse.local(&["node", "cut", "node-1"]).refused("there is no cluster");
     assert!(wheelhouse.local(&["status"]).ok().contains("no clusters"));
 }
@@ -123,9 +154,13 @@ fn names_and_shapes_that_do_not_fit_are_refused() {
 fn an_unknown_component_or_node_is_refused_with_those_that_exist() {
     let mut wheelhouse = Wheelhouse::new();
     wheelhouse.up("parts", &["--control-plane-only"]).ok();
-    wheelhouse.local(&["logs", "kubelet"]).refused("has no component called `kubelet`; it has: control-plane/etcd");
+    wheelhouse
+        .local(&["logs", "kubelet"])
+        .refused("has no component called `kubelet`; it has: control-plane/etcd");
     wheelhouse.local(&["load", "/dev/null"]).refused("cluster `parts` has no nodes to load images into");
-    wheelhouse.up("parts", &["--nodes", "1"]).refused("is there already and has a control plane only, not nodes");
+    wheelhouse
+        .up("parts", &["--nodes", "1"])
+        .refused("is there already and has a control plane only, not nodes");
 }
 
 #[test]
@@ -142,9 +177,18 @@ fn a_broken_kubeconfig_of_the_user_is_refused_before_anything_is_started() {
 fn every_verb_has_help_with_an_example() {
     let wheelhouse = Wheelhouse::new();
     let verbs = [
-        vec!["local", "up"], vec!["local", "down"], vec!["local", "status"], vec!["local", "kubeconfig"], vec!["local", "load"],
-        vec!["local", "logs"], vec!["local", "node", "cut"], vec!["local", "node", "heal"], vec!["local", "kubectl"],
-        vec!["image", "build"], vec!["demo", "up"], vec!["demo", "down"],
+        vec!["local", "up"],
+        vec!["local", "down"],
+        vec!["local", "status"],
+        vec!["local", "kubeconfig"],
+        vec!["local", "load"],
+        vec!["local", "logs"],
+        vec!["local", "node", "cut"],
+        vec!["local", "node", "heal"],
+        vec!["local", "kubectl"],
+        vec!["image", "build"],
+        vec!["demo", "up"],
+        vec!["demo", "down"],
     ];
     for verb in verbs {
         let help = wheelhouse.call(&[verb.as_slice(), &["--help"]].concat()).ok();

@@ -1,4 +1,10 @@
 //! One cluster with one node, from `up` to `down`: what `make test` sees of real nodes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test says what is wrong by ending"
+)]
 
 mod support;
 
@@ -18,9 +24,16 @@ fn a_cluster_runs_the_stand_in_and_leaves_nothing_behind() {
     assert_eq!("loaded wheelhouse.dev/nginx:0.1.0\n", loaded);
     let manifest = std::fs::read_to_string(tree().join("deploy/hello.yaml")).unwrap();
     wheelhouse.apply("smoke", &manifest);
-    wheelhouse.kubectl("smoke", &["-n", "hello", "rollout", "status", "deployment/hello", "--timeout=120s"]).ok();
-    let ask = ["-n", "hello", "exec", "deployment/hello", "-c", "nginx", "--", "curl", "-sS", "http://hello.hello"];
-    let page = eventually(Duration::from_secs(20), || wheelhouse.kubectl("smoke", &ask), |said| said.code == Some(0));
+    wheelhouse
+        .kubectl("smoke", &["-n", "hello", "rollout", "status", "deployment/hello", "--timeout=120s"])
+        .ok();
+    let ask =
+        ["-n", "hello", "exec", "deployment/hello", "-c", "nginx", "--", "curl", "-sS", "http://hello.hello"];
+    let page = eventually(
+        Duration::from_secs(20),
+        || wheelhouse.kubectl("smoke", &ask),
+        |said| said.code == Some(0),
+    );
     assert!(page.stdout.starts_with("hello from a volume that hello-"), "{page:?}");
 
     wheelhouse.local(&["down", "smoke"]).ok();

@@ -2,7 +2,7 @@
 //! state folder and a kubeconfig of the test's own.
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
-pub mod host;
+pub(crate) mod host;
 
 use std::{
     path::{Path, PathBuf},
@@ -13,17 +13,17 @@ use std::{
 use tempfile::TempDir;
 
 /// The `wheelhouse` command in a world of its own; its clusters end with it.
-pub struct Wheelhouse {
+pub(crate) struct Wheelhouse {
     folder: TempDir,
     clusters: Vec<String>,
 }
 
 /// What a call printed.
 #[derive(Debug)]
-pub struct Said {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl From<Output> for Said {
@@ -39,14 +39,14 @@ impl From<Output> for Said {
 impl Said {
     /// The call succeeded; what it printed to standard output.
     #[track_caller]
-    pub fn ok(self) -> String {
+    pub(crate) fn ok(self) -> String {
         assert_eq!(Some(0), self.code, "{}\n{}", self.stdout, self.stderr);
         self.stdout
     }
 
     /// The call ended in one sentence that begins with `error: ` and contains `words`; that sentence.
     #[track_caller]
-    pub fn refused(self, words: &str) -> String {
+    pub(crate) fn refused(self, words: &str) -> String {
         assert_eq!(Some(1), self.code, "{}\n{}", self.stdout, self.stderr);
         let errors: Vec<_> = self.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
         assert_eq!(1, errors.len(), "{}", self.stderr);
@@ -57,36 +57,36 @@ impl Said {
 
 impl Wheelhouse {
     /// A world without clusters.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { folder: tempfile::Builder::new().prefix("wh-").tempdir().unwrap(), clusters: Vec::new() }
     }
 
     /// The clusters' folder.
-    pub fn state(&self) -> PathBuf {
+    pub(crate) fn state(&self) -> PathBuf {
         self.folder.path().join("state")
     }
 
     /// The user's kubeconfig.
-    pub fn kubeconfig(&self) -> PathBuf {
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("kubeconfig")
     }
 
     /// A file of the test's own.
-    pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+    pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.folder.path().join(name);
         std::fs::write(&path, content).unwrap();
         path
     }
 
     /// The command, not yet called.
-    pub fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_wheelhouse"));
         self.in_this_world(&mut command).args(args);
         command
     }
 
     /// Any command, with this world's environment.
-    pub fn in_this_world<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+    pub(crate) fn in_this_world<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command
             .stdin(Stdio::null())
             .env("WHEELHOUSE_STATE_DIR", self.state())
@@ -95,23 +95,23 @@ impl Wheelhouse {
     }
 
     /// Calls `wheelhouse ARGS`.
-    pub fn call(&self, args: &[&str]) -> Said {
+    pub(crate) fn call(&self, args: &[&str]) -> Said {
         self.command(args).output().unwrap().into()
     }
 
     /// Calls `wheelhouse local ARGS`.
-    pub fn local(&self, args: &[&str]) -> Said {
+    pub(crate) fn local(&self, args: &[&str]) -> Said {
         self.call(&[&["local"], args].concat())
     }
 
     /// Calls `wheelhouse local up NAME ARGS`; the cluster ends with this world.
-    pub fn up(&mut self, name: &str, args: &[&str]) -> Said {
+    pub(crate) fn up(&mut self, name: &str, args: &[&str]) -> Said {
         self.clusters.push(name.to_owned());
         self.local(&[&["up", name], args].concat())
     }
 
     /// Starts `wheelhouse local up NAME ARGS` without waiting for it.
-    pub fn start_up(&mut self, name: &str, args: &[&str]) -> std::process::Child {
+    pub(crate) fn start_up(&mut self, name: &str, args: &[&str]) -> std::process::Child {
         self.clusters.push(name.to_owned());
         self.command(&[&["local", "up", name], args].concat())
             .stdout(Stdio::piped())
@@ -121,18 +121,18 @@ impl Wheelhouse {
     }
 
     /// Calls kubectl through the command.
-    pub fn kubectl(&self, cluster: &str, args: &[&str]) -> Said {
+    pub(crate) fn kubectl(&self, cluster: &str, args: &[&str]) -> Said {
         self.local(&[&["kubectl", "--cluster", cluster], args].concat())
     }
 
     /// Applies a manifest.
-    pub fn apply(&self, cluster: &str, manifest: &str) {
+    pub(crate) fn apply(&self, cluster: &str, manifest: &str) {
         let path = self.file("manifest.yaml", manifest);
         self.kubectl(cluster, &["apply", "-f", &path.to_string_lossy()]).ok();
     }
 
     /// The health of a cluster, as `status --output json` tells it.
-    pub fn status(&self, cluster: &str) -> serde_json::Value {
+    pub(crate) fn status(&self, cluster: &str) -> serde_json::Value {
         let text = self.local(&["status", cluster, "--output", "json"]).ok();
         serde_json::from_str::<serde_json::Value>(&text).unwrap()[0].take()
     }
@@ -150,12 +150,12 @@ impl Drop for Wheelhouse {
 }
 
 /// The root of the repository.
-pub fn tree() -> PathBuf {
+pub(crate) fn tree() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
 /// The archive of an image of this tree.
-pub fn image(name: &str) -> String {
+pub(crate) fn image(name: &str) -> String {
     let images = tree().join("images");
     let said = Command::new(env!("CARGO_BIN_EXE_wheelhouse"))
         .args(["image", "build", name, "--folder"])
@@ -167,7 +167,11 @@ pub fn image(name: &str) -> String {
 
 /// Waits until `what` holds; the panic says what was seen last.
 #[track_caller]
-pub fn eventually<T: std::fmt::Debug>(within: Duration, mut look: impl FnMut() -> T, holds: impl Fn(&T) -> bool) -> T {
+pub(crate) fn eventually<T: std::fmt::Debug>(
+    within: Duration,
+    mut look: impl FnMut() -> T,
+    holds: impl Fn(&T) -> bool,
+) -> T {
     let begun = Instant::now();
     loop {
         let seen = look();

@@ -138,5 +138,5 @@ pub(crate) fn free_bytes(path: &Path) -> Result<u64> {
     let existing = path.ancestors().find(|each| each.exists()).unwrap_or(Path::new("/"));
     let stat = nix::sys::statvfs::statvfs(existing)
         .map_err(|errno| Error::file("look at the free space of", existing)(errno.into()))?;
-    Ok(u64::from(stat.blocks_available()).saturating_mul(stat.fragment_size()))
+    Ok(stat.blocks_available().saturating_mul(stat.fragment_size()))
 }

@@ -65,7 +65,7 @@ pub(crate) async fn is_connected(control_plane: &Machine, number: u8) -> Result<
         .args(["-brief", "link", "show", "dev", &port])
         .output()
         .await?;
-    Ok(!shown.split_whitespace().nth(1).is_some_and(|state| state == "DOWN"))
+    Ok(shown.split_whitespace().nth(1).is_none_or(|state| state != "DOWN"))
 }
 
 /// Takes the host's link away; with it goes its route. One that is not there is fine.

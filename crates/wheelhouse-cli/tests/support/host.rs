@@ -4,13 +4,13 @@ use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path, process::Comma
 
 /// All that is compared.
 #[derive(Debug)]
-pub struct Host {
+pub(crate) struct Host {
     kinds: Vec<(&'static str, BTreeSet<String>)>,
 }
 
 impl Host {
     /// How the host is now.
-    pub fn now() -> Self {
+    pub(crate) fn now() -> Self {
         Self {
             kinds: vec![
                 ("process", processes()),
@@ -27,7 +27,7 @@ impl Host {
     }
 
     /// What is there now and was not there before; empty if nothing is left.
-    pub fn left_since(before: &Self) -> String {
+    pub(crate) fn left_since(before: &Self) -> String {
         let mut left = String::new();
         for ((kind, before), (_, after)) in before.kinds.iter().zip(&Self::now().kinds) {
             for each in after.difference(before) {
@@ -40,12 +40,24 @@ impl Host {
 
 /// Processes that carry the mark of a cluster, or run one of its programs.
 fn processes() -> BTreeSet<String> {
-    let programs =
-        ["catatonit", "containerd", "containerd-shim", "coredns", "kubelet", "kube-proxy", "nginx", "nsenter", "pause", "runc", "unshare"];
+    let programs = [
+        "catatonit",
+        "containerd",
+        "containerd-shim",
+        "coredns",
+        "kubelet",
+        "kube-proxy",
+        "nginx",
+        "nsenter",
+        "pause",
+        "runc",
+        "unshare",
+    ];
     each_process()
         .filter_map(|path| {
             let program = fs::read_to_string(path.join("comm")).ok()?.trim().to_owned();
-            let marked = String::from_utf8_lossy(&fs::read(path.join("environ")).ok()?).contains("WHEELHOUSE_CLUSTER_FOLDER=");
+            let marked = String::from_utf8_lossy(&fs::read(path.join("environ")).ok()?)
+                .contains("WHEELHOUSE_CLUSTER_FOLDER=");
             (marked || programs.contains(&program.as_str())).then(|| format!("{} {program}", path.display()))
         })
         .collect()
@@ -53,7 +65,9 @@ fn processes() -> BTreeSet<String> {
 
 fn namespaces() -> BTreeSet<String> {
     each_process()
-        .flat_map(|path| ["ipc", "mnt", "net", "pid", "uts"].map(|kind| fs::read_link(path.join("ns").join(kind))))
+        .flat_map(|path| {
+            ["ipc", "mnt", "net", "pid", "uts"].map(|kind| fs::read_link(path.join("ns").join(kind)))
+        })
         .filter_map(|link| Some(link.ok()?.display().to_string()))
         .collect()
 }
@@ -61,11 +75,17 @@ fn namespaces() -> BTreeSet<String> {
 fn each_process() -> impl Iterator<Item = std::path::PathBuf> {
     let is_number = |name: &str| name.chars().all(|each| each.is_ascii_digit());
     let entries = fs::read_dir("/proc").unwrap().flatten();
-    entries.map(|entry| entry.path()).filter(move |path| is_number(&path.file_name().unwrap().to_string_lossy()))
+    entries
+        .map(|entry| entry.path())
+        .filter(move |path| is_number(&path.file_name().unwrap().to_string_lossy()))
 }
 
 fn links() -> BTreeSet<String> {
-    fs::read_dir("/sys/class/net").unwrap().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    fs::read_dir("/sys/class/net")
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
 }
 
 /// Groups of clusters and pods; others come and go on a busy host.
@@ -78,7 +98,9 @@ fn control_groups() -> BTreeSet<String> {
 /// The places where container runtimes and Kubernetes leave files.
 fn files() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for (folder, depth) in [("/run", 3), ("/var/lib", 1), ("/var/log", 1), ("/etc", 1), ("/opt", 2), ("/usr/libexec", 2)] {
+    for (folder, depth) in
+        [("/run", 3), ("/var/lib", 1), ("/var/log", 1), ("/etc", 1), ("/opt", 2), ("/usr/libexec", 2)]
+    {
         walk(Path::new(folder), depth, &mut found);
     }
     found
