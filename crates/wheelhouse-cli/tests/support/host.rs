@@ -1,6 +1,13 @@
 //! What a cluster could leave behind on the host: everything of each kind, before and after.
 
-use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path, process::Command};
+use std::{
+    collections::BTreeSet,
+    fmt::Write as _,
+    fs,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 /// All that is compared.
 #[derive(Debug)]
@@ -26,8 +33,20 @@ impl Host {
         }
     }
 
-    /// What is there now and was not there before; empty if nothing is left.
+    /// What is there now and was not there before; empty if nothing is left. The host's first
+    /// process has a moment to bury who died.
     pub(crate) fn left_since(before: &Self) -> String {
+        let begun = Instant::now();
+        loop {
+            let left = Self::left_now(before);
+            if left.is_empty() || begun.elapsed() > Duration::from_secs(5) {
+                return left;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn left_now(before: &Self) -> String {
         let mut left = String::new();
         for ((kind, before), (_, after)) in before.kinds.iter().zip(&Self::now().kinds) {
             for each in after.difference(before) {
