@@ -9,7 +9,7 @@ use wheelhouse_local::{
     demo::{Demo, Running, Source},
 };
 
-use crate::local::interrupted;
+use crate::{local::interruption, say};
 
 const CLUSTER: &str = "demo";
 const NODES: u8 = 3;
@@ -65,19 +65,29 @@ async fn up(place: Where) -> Result<()> {
         }
         (Some(kubeconfig), Some(registry)) => {
             let client = wheelhouse_local::cluster::client(kubeconfig).await?;
-            demo.install(&client, Source::Registry(registry), &progress).await?
+            tokio::select! {
+                running = demo.install(&client, Source::Registry(registry), &progress) => running?,
+                () = interruption()? => bail!("interrupted: run it again to go on, or `make demo-down KUBECONFIG=...`"),
+            }
         }
         (None, None) => {
             let request = Request { name: CLUSTER.to_owned(), shape: Shape::Nodes(NODES) };
-            let cluster = Cluster::up(&request, &progress, interrupted()).await?;
-            demo.install(&cluster.client().await?, Source::Nodes(&cluster), &progress).await?
+            let cluster = Cluster::up(&request, &progress, interruption()?).await?;
+            let client = cluster.client().await?;
+            tokio::select! {
+                running = demo.install(&client, Source::Nodes(&cluster), &progress) => running?,
+                () = interruption()? => bail!("interrupted; the cluster is up: run it again to go on, or `make demo-down`"),
+            }
         }
     };
     progress.clear();
-    print!("{}", table(&running));
-    println!("\nTry next:");
+    say(table(&running))?;
+    say("Try next:")?;
+    // What root has started, root looks after.
+    let sudo = if std::env::var_os("SUDO_USER").is_some() { "sudo " } else { "" };
     for (command, what) in next_commands(place.kubeconfig.is_some()) {
-        println!("  {command:<62} {what}");
+        let sudo = if command.starts_with("target") { sudo } else { "" };
+        say(format_args!("  {:<65} {what}", format!("{sudo}{command}")))?;
     }
     Ok(())
 }
@@ -90,10 +100,7 @@ async fn down(place: Where) -> Result<()> {
             Demo::read(&place.tree)?.uninstall(&client, &progress).await
         }
         None => match Cluster::down(CLUSTER, &progress).await {
-            Err(Error::UnknownCluster { .. }) => {
-                println!("there is no demo to take down");
-                Ok(())
-            }
+            Err(Error::UnknownCluster { .. }) => return say("there is no demo to take down"),
             done => done,
         },
     };

@@ -6,6 +6,8 @@ use anyhow::{Result, bail};
 use clap::Subcommand;
 use wheelhouse_local::{Progress, images::Image};
 
+use crate::say;
+
 /// The verbs of `wheelhouse image`.
 #[derive(Subcommand)]
 pub(crate) enum Verb {
@@ -36,7 +38,7 @@ pub(crate) async fn run(verb: Verb) -> Result<()> {
     for image in all.iter().filter(|image| names.is_empty() || names.contains(&image.name)) {
         let archive = image.ensure(&progress).await?;
         progress.clear();
-        println!("{}", archive.display());
+        say(archive.display())?;
     }
     Ok(())
 }

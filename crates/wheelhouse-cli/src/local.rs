@@ -1,7 +1,7 @@
 //! `wheelhouse local`: clusters on this machine.
 
 use std::{
-    io::Write as _,
+    future::Future,
     os::unix::process::CommandExt as _,
     path::PathBuf,
     process::{Command, ExitCode},
@@ -17,6 +17,8 @@ use wheelhouse_local::{
     cluster::{Health, Status},
     kubeconfig,
 };
+
+use crate::say;
 
 const DEFAULT_NAME: &str = "dev";
 
@@ -62,12 +64,16 @@ Examples:
     /// Print the path of a cluster's kubeconfig
     #[command(after_help = "\
 Example:
-  export KUBECONFIG=$(wheelhouse local kubeconfig demo)")]
+  kubectl --kubeconfig $(wheelhouse local kubeconfig demo) get nodes")]
     Kubeconfig {
-        /// The cluster
-        #[arg(default_value = DEFAULT_NAME)]
-        name: String,
+        /// The cluster; by default the only one, or the one whose context is selected
+        name: Option<String>,
     },
+    /// Build Kubernetes into the cache ahead of time; `up` does it too
+    #[command(after_help = "\
+Example:
+  wheelhouse local prepare                   ten minutes on two cores the first time, then nothing")]
+    Prepare,
     /// Load the images of an archive into every node
     #[command(after_help = "\
 Examples:
@@ -118,8 +124,7 @@ pub(crate) struct Up {
     /// The cluster: lower-case letters, digits and dashes
     #[arg(default_value = DEFAULT_NAME)]
     name: String,
-    /// How many nodes; more than before adds nodes to a cluster that is there
-    /// [default: those that it has, or 1]
+    /// How many nodes; more than before adds nodes to a cluster that is there [default: as it is, or 1]
     #[arg(long, value_name = "N", conflicts_with = "control_plane_only")]
     nodes: Option<u8>,
     /// Only etcd, API server, controller manager and scheduler, on loopback; needs no root
@@ -180,20 +185,26 @@ pub(crate) async fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Up(request) => up(request).await?,
         Verb::Down { name, if_exists } => down(&name, if_exists).await?,
         Verb::Status { name, output } => status(name, output).await?,
-        Verb::Kubeconfig { name } => println!("{}", Cluster::open(&name)?.kubeconfig().display()),
+        Verb::Kubeconfig { name } => say(Which { cluster: name }.open()?.kubeconfig().display())?,
+        Verb::Prepare => {
+            let progress = Progress::shown();
+            let binaries = Binaries::ensure(&progress).await;
+            progress.clear();
+            say(binaries?.folder().display())?;
+        }
         Verb::Load { which, image } => {
             for name in which.open()?.load(&image).await? {
-                println!("loaded {name}");
+                say(format_args!("loaded {name}"))?;
             }
         }
         Verb::Logs { which, component, follow } => logs(&which.open()?.log(&component)?, follow).await?,
         Verb::Node(NodeVerb::Cut { which, node }) => {
             which.open()?.set_connected(&node, false).await?;
-            println!("{node} is cut off; Kubernetes calls it NotReady within a minute");
+            say(format_args!("{node} is cut off; Kubernetes calls it NotReady within a minute"))?;
         }
         Verb::Node(NodeVerb::Heal { which, node }) => {
             which.open()?.set_connected(&node, true).await?;
-            println!("{node} is connected again");
+            say(format_args!("{node} is connected again"))?;
         }
         Verb::Kubectl { cluster, args } => return kubectl(Which { cluster }.open()?, args).await,
     }
@@ -201,43 +212,37 @@ pub(crate) async fn run(verb: Verb) -> Result<ExitCode> {
 }
 
 async fn up(request: Up) -> Result<()> {
-    let shape = if request.control_plane_only {
-        Shape::ControlPlaneOnly { port: request.port }
-    } else {
-        Shape::Nodes(request.nodes.or_else(|| existing_nodes(&request.name)).unwrap_or(1))
+    let interruption = interruption()?;
+    let shape = match request.nodes {
+        Some(count) => Shape::Nodes(count),
+        None if request.control_plane_only => Shape::ControlPlaneOnly { port: request.port },
+        None => Cluster::open(&request.name).map_or(Shape::Nodes(1), |existing| existing.shape()),
     };
     let progress = Progress::shown();
     let begun = std::time::Instant::now();
-    let cluster = Cluster::up(&Request { name: request.name, shape }, &progress, interrupted()).await;
+    let cluster = Cluster::up(&Request { name: request.name, shape }, &progress, interruption).await;
     progress.clear();
     let cluster = cluster?;
     let (name, context) = (cluster.name(), kubeconfig::context(cluster.name()));
-    println!("cluster {name} is up ({:.1} s); kubectl's context is {context}", begun.elapsed().as_secs_f64());
-    println!(
+    let seconds = begun.elapsed().as_secs_f64();
+    say(format_args!("cluster {name} is up ({seconds:.1} s); kubectl's context is {context}"))?;
+    say(format_args!(
         "next: `wheelhouse local kubectl get nodes`, `wheelhouse local status`, `wheelhouse local down {name}`"
-    );
-    Ok(())
+    ))
 }
 
-fn existing_nodes(name: &str) -> Option<u8> {
-    match Cluster::open(name).ok()?.record().kind {
-        wheelhouse_local::cluster::Kind::Nodes { count, .. } => Some(count),
-        wheelhouse_local::cluster::Kind::ControlPlaneOnly { .. } => None,
-    }
-}
-
-/// Ends when the user or the system asks us to stop.
-pub(crate) async fn interrupted() {
-    let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()), signal(SignalKind::hangup()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-        _ = hangup.recv() => {}
-    }
+/// Listens from now on; the future ends when the user or the system asks us to stop.
+pub(crate) fn interruption() -> Result<impl Future<Output = ()>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    })
 }
 
 async fn down(name: &str, if_exists: bool) -> Result<()> {
@@ -259,13 +264,11 @@ async fn status(name: Option<String>, output: Output) -> Result<()> {
     for name in names {
         all.push(Cluster::open(&name)?.status().await?);
     }
-    let mut stdout = std::io::stdout().lock();
     match output {
-        Output::Json => writeln!(stdout, "{}", serde_json::to_string_pretty(&all)?)?,
-        Output::Table if all.is_empty() => writeln!(stdout, "no clusters; `wheelhouse local up` makes one")?,
-        Output::Table => write!(stdout, "{}", table(&all))?,
+        Output::Json => say(serde_json::to_string_pretty(&all)?),
+        Output::Table if all.is_empty() => say("no clusters; `wheelhouse local up` makes one"),
+        Output::Table => say(table(&all).trim_end()),
     }
-    Ok(())
 }
 
 fn table(all: &[Status]) -> String {
@@ -326,6 +329,11 @@ async fn logs(path: &std::path::Path, follow: bool) -> Result<()> {
 /// Becomes kubectl, so that terminals, signals and exit codes are its own.
 async fn kubectl(cluster: Cluster, args: Vec<String>) -> Result<ExitCode> {
     let kubectl = Binaries::ensure(&Progress::shown()).await?.program("kubectl");
-    let error = Command::new(&kubectl).args(args).env("KUBECONFIG", cluster.kubeconfig()).exec();
+    let mut command = Command::new(&kubectl);
+    command.args(args).env("KUBECONFIG", cluster.kubeconfig());
+    for proxy in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+        command.env_remove(proxy);
+    }
+    let error = command.exec();
     Err(error).with_context(|| format!("cannot run {}", kubectl.display()))
 }

@@ -4,7 +4,11 @@ mod demo;
 mod image;
 mod local;
 
-use std::process::ExitCode;
+use std::{
+    fmt::Display,
+    io::{ErrorKind, Write as _},
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand};
 
@@ -37,7 +41,16 @@ async fn main() -> ExitCode {
         Verb::Image(verb) => image::run(verb).await.map(|()| ExitCode::SUCCESS),
     };
     outcome.unwrap_or_else(|error| {
+        // Whoever reads our output has enough of it, as `head` does.
+        if error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) {
+            return ExitCode::SUCCESS;
+        }
         eprintln!("error: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+/// Prints a line, without the panic that `println!` ends in when nobody reads it.
+fn say(line: impl Display) -> anyhow::Result<()> {
+    Ok(writeln!(std::io::stdout().lock(), "{line}")?)
 }

@@ -35,6 +35,7 @@ fn the_page_on_local_clusters_can_be_followed_from_top_to_bottom() {
     let page = std::fs::read_to_string(tree().join("docs/local-kubernetes.md")).unwrap();
     let blocks = blocks(&page);
     assert!(blocks.len() >= 5, "the page shows {} blocks of commands", blocks.len());
+    support::image("nginx");
     let before = Host::now();
     let wheelhouse = Wheelhouse::new();
     let folder = std::path::Path::new(env!("CARGO_BIN_EXE_wheelhouse")).parent().unwrap();

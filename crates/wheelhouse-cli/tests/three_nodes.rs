@@ -158,6 +158,11 @@ fn a_service_answers_pods_and_the_host(wheelhouse: &Wheelhouse) {
                 .stdout;
         assert!(names.contains(&answer.trim().to_owned()), "{answer}");
     }
+    for (pod, address) in &pods {
+        let url = format!("http://{address}:8080");
+        let answer = Command::new("curl").args(["-sS", "--max-time", "5", &url]).output().unwrap();
+        assert_eq!(pod, support::Said::from(answer).ok().trim(), "the host reaches pods too");
+    }
     let mut answered = std::collections::BTreeSet::new();
     for _ in 0..60 {
         let answer = Command::new("curl").args(["-sS", "--max-time", "5", &url]).output().unwrap();

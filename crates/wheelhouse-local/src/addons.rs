@@ -5,10 +5,10 @@
 //! they need no image, start before any node is ready, and a node that is cut
 //! off does not take them along.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::{
-    address_plan::AddressPlan,
+    address_plan::{AddressPlan, MAX_NODES},
     binaries::Binaries,
     certificates::Subject,
     control_plane::{Credentials, KUBELET_CLIENT, Settings},
@@ -17,6 +17,7 @@ use crate::{
     machine::Machine,
     machine_image,
     manifests::Manifest,
+    node,
 };
 
 const DNS_USER: &str = "system:coredns";
@@ -75,8 +76,8 @@ fn corefile_text(plan: &AddressPlan, kubeconfig: &Path) -> String {
     )
 }
 
-/// The objects of a cluster with these nodes; `volumes` is where each keeps its volumes.
-pub(crate) fn manifests(plan: &AddressPlan, nodes: &[(String, u8, PathBuf)]) -> Result<Vec<Manifest>> {
+/// The objects of the cluster in `folder` with so many nodes.
+pub(crate) fn manifests(plan: &AddressPlan, folder: &Path, nodes: usize) -> Result<Vec<Manifest>> {
     let mut yaml = format!(
         r#"
 apiVersion: rbac.authorization.k8s.io/v1
@@ -169,21 +170,25 @@ reclaimPolicy: Delete
         dns = plan.dns_service(),
         control_plane = plan.control_plane(),
     );
-    yaml.push_str(&provisioner_config(nodes));
-    for (name, number, _) in nodes {
+    yaml.push_str(&provisioner_config(folder));
+    for number in (1..=MAX_NODES).take(nodes) {
         yaml.push_str(&format!(
             "---\napiVersion: v1\nkind: Node\nmetadata: {{name: {name}}}\nspec: {{podCIDR: {pods}, podCIDRs: [{pods}]}}\n",
-            pods = plan.pods_of(*number)
+            name = node::name(number),
+            pods = plan.pods_of(number)
         ));
     }
     Manifest::read_all(Path::new("addons.rs"), &yaml)
 }
 
-/// Where each node keeps its volumes, and what the helper pods do there.
-fn provisioner_config(nodes: &[(String, u8, PathBuf)]) -> String {
-    let paths: Vec<_> = nodes
-        .iter()
-        .map(|(name, _, volumes)| format!(r#"{{"node": "{name}", "paths": ["{}"]}}"#, volumes.display()))
+/// Where each node keeps its volumes, and what the helper pods do there. All nodes that could be
+/// there are named, because the provisioner reads this only when it starts.
+fn provisioner_config(folder: &Path) -> String {
+    let paths: Vec<_> = (1..=MAX_NODES)
+        .map(|number| {
+            let name = node::name(number);
+            format!(r#"{{"node": "{name}", "paths": ["{}"]}}"#, folder.join(&name).join("volumes").display())
+        })
         .collect();
     format!(
         r#"---
@@ -219,8 +224,7 @@ mod tests {
     #[test]
     fn all_objects_of_a_cluster_read_as_manifests() {
         let plan = AddressPlan::of_slot(0).unwrap();
-        let nodes = [("node-1".to_owned(), 1, PathBuf::from("/state/node-1/volumes"))];
-        let kinds: Vec<_> = manifests(&plan, &nodes)
+        let kinds: Vec<_> = manifests(&plan, Path::new("/state/demo"), 1)
             .unwrap()
             .iter()
             .map(|each| format!("{} {}", each.kind(), each.name()))

@@ -67,7 +67,7 @@ impl Binaries {
         if intact(&folder) {
             return Ok(Self { folder });
         }
-        let _lock = Lock::take("kubernetes", |holder| {
+        let _lock = Lock::in_cache("kubernetes", |holder| {
             progress.line(format!("Kubernetes is being built by process {holder}; waiting for it"));
         })
         .await?;
@@ -193,20 +193,23 @@ async fn build(folder: &Path, progress: &Progress) -> Result<()> {
         .run()
         .await?;
 
-    let partial = cache.join(format!("partial-{}", std::process::id()));
     remove_partials(cache)?;
+    let partial = Partial(cache.join(format!("partial-{}", std::process::id())));
     for (name, content) in SOURCES {
-        folders::write_file(&partial.join("source").join(name), content, 0o644)?;
+        folders::write_file(&partial.0.join("source").join(name), content, 0o644)?;
     }
-    let built = build_in(&partial, progress).await;
-    let placed = built.and_then(|()| {
-        folders::remove_folder(&partial.join("source"))?;
-        fs::rename(&partial, folder).map_err(Error::file("put the finished build at", folder))
-    });
-    if placed.is_err() {
-        folders::remove_folder(&partial)?;
+    build_in(&partial.0, progress).await?;
+    folders::remove_folder(&partial.0.join("source"))?;
+    fs::rename(&partial.0, folder).map_err(Error::file("put the finished build at", folder))
+}
+
+/// A folder that is removed when the build fails or is interrupted.
+struct Partial(PathBuf);
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        let _ = folders::remove_folder(&self.0);
     }
-    placed
 }
 
 /// What a killed build left; the lock says that no build is running.

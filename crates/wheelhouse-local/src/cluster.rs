@@ -87,18 +87,21 @@ impl Cluster {
         interrupt: impl Future<Output = ()>,
     ) -> Result<Self> {
         let mut interrupt = std::pin::pin!(interrupt);
-        let interrupted = || Error::Refused("interrupted; nothing was left behind".to_owned());
         record::check_name(&request.name)?;
         record::check_folder(&folders::state().join(&request.name))?;
         let prepared = prepare(request, progress);
         let (trees, binaries, _lock) = tokio::select! {
             prepared = prepared => prepared?,
-            () = &mut interrupt => return Err(interrupted()),
+            () = &mut interrupt => return Err(Error::Refused("interrupted before anything was started".to_owned())),
         };
         let (cluster, is_new) = Self::open_or_create(request, progress).await?;
         let outcome = tokio::select! {
             outcome = cluster.bring_up(trees.as_ref(), &binaries, progress) => outcome,
-            () = &mut interrupt => Err(interrupted()),
+            () = &mut interrupt => Err(Error::Refused(if is_new {
+                "interrupted; nothing was left behind".to_owned()
+            } else {
+                format!("interrupted; cluster `{}` is as far as it came: `up` completes it", cluster.name())
+            })),
         };
         match outcome {
             Ok(()) => Ok(Self { record: cluster.record.finished(&cluster.folder)?, ..cluster }),
@@ -179,9 +182,12 @@ impl Cluster {
         &self.record.name
     }
 
-    /// What it consists of and when it was made.
-    pub fn record(&self) -> &Record {
-        &self.record
+    /// What it consists of, as `up` is asked for it.
+    pub fn shape(&self) -> Shape {
+        match &self.record.kind {
+            Kind::Nodes { count, .. } => Shape::Nodes(*count),
+            Kind::ControlPlaneOnly { .. } => Shape::ControlPlaneOnly { port: None },
+        }
     }
 
     /// The administrator's kubeconfig.
@@ -191,7 +197,7 @@ impl Cluster {
 
     /// A client that acts as the administrator.
     pub async fn client(&self) -> Result<Client> {
-        client(&self.kubeconfig()).await
+        local_client(&self.kubeconfig()).await
     }
 
     /// Loads the images of an archive into every node; their names.
@@ -267,7 +273,7 @@ impl Cluster {
     async fn open_or_create(request: &Request, progress: &Progress) -> Result<(Self, bool)> {
         let folder = folders::state().join(&request.name);
         // Slots are allotted one after the other.
-        let _allotting = Lock::take("slots", |_| {}).await?;
+        let _allotting = Lock::on_host("slots", |_| {}).await?;
         match Record::read(&folder)? {
             Some(record) if record.phase == Phase::Ready => {
                 let record = record.grown_to(request.shape)?.written(&folder)?;
@@ -385,9 +391,7 @@ impl Cluster {
     ) -> Result<()> {
         let stage = progress.stage("starting DNS, storage and nodes");
         let client = self.client().await?;
-        let places: Vec<_> =
-            nodes.iter().map(|node| (node::name(node.number), node.number, node.volumes())).collect();
-        for manifest in addons::manifests(plan, &places)? {
+        for manifest in addons::manifests(plan, &self.folder, nodes.len())? {
             manifest.apply(&client).await?;
         }
         for node in nodes {
@@ -443,10 +447,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Control groups are the host's, so the same name in another state folder must not be the same group.
     fn group(&self) -> String {
-        let digest = hex(&Sha256::digest(self.folder.as_os_str().as_encoded_bytes()));
-        format!("wheelhouse-{}-{}", self.name(), digest.get(..6).unwrap_or_default())
+        format!("wheelhouse-{}", unique_name(&self.folder))
     }
 
     fn control_plane(&self, trees: Option<&Trees>) -> Machine {
@@ -485,6 +487,14 @@ impl Cluster {
     }
 }
 
+/// What the cluster in a folder is called among all of the host: one of the same name in another
+/// state folder is another cluster.
+fn unique_name(folder: &Path) -> String {
+    let digest = hex(&Sha256::digest(folder.as_os_str().as_encoded_bytes()));
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    format!("{name}-{}", digest.get(..6).unwrap_or_default())
+}
+
 /// What must be there before anything of the cluster is.
 async fn prepare(request: &Request, progress: &Progress) -> Result<(Option<Trees>, Binaries, Lock)> {
     let trees = match request.shape {
@@ -503,7 +513,7 @@ async fn prepare(request: &Request, progress: &Progress) -> Result<(Option<Trees
 }
 
 async fn lock(name: &str, progress: &Progress) -> Result<Lock> {
-    Lock::take(&format!("cluster-{name}"), |holder| {
+    Lock::on_host(&unique_name(&folders::state().join(name)), |holder| {
         progress.line(format!("process {holder} is working on cluster {name}; waiting for it"));
     })
     .await
@@ -538,15 +548,24 @@ fn free_ports(api: Option<u16>) -> Result<Ports> {
 
 /// A client of the cluster that a kubeconfig selects.
 pub async fn client(kubeconfig: &Path) -> Result<Client> {
+    Client::try_from(client_config(kubeconfig).await?).map_err(Error::api("make a client of the cluster"))
+}
+
+/// A client of a cluster on this host, which no proxy can reach.
+async fn local_client(kubeconfig: &Path) -> Result<Client> {
+    let mut config = client_config(kubeconfig).await?;
+    config.proxy_url = None;
+    Client::try_from(config).map_err(Error::api("make a client of the cluster"))
+}
+
+async fn client_config(kubeconfig: &Path) -> Result<kube::Config> {
     let malformed = |error: kube::config::KubeconfigError| Error::Malformed {
         path: kubeconfig.to_owned(),
         expected: "a kubeconfig",
         problem: error.to_string(),
     };
     let config = kube::config::Kubeconfig::read_from(kubeconfig).map_err(malformed)?;
-    let config =
-        kube::Config::from_custom_kubeconfig(config, &Default::default()).await.map_err(malformed)?;
-    Client::try_from(config).map_err(Error::api("make a client of the cluster"))
+    kube::Config::from_custom_kubeconfig(config, &Default::default()).await.map_err(malformed)
 }
 
 async fn start_control_plane(
@@ -560,7 +579,7 @@ async fn start_control_plane(
     };
     start("etcd", settings.etcd(credentials))?;
     start("kube-apiserver", settings.api_server(credentials)?)?;
-    let client = client(&settings.admin_kubeconfig()).await?;
+    let client = local_client(&settings.admin_kubeconfig()).await?;
     machine.wait_for("kube-apiserver", Duration::from_secs(90), async || is_api_ready(&client).await).await?;
     start("kube-controller-manager", settings.controller_manager(credentials))?;
     start("kube-scheduler", settings.scheduler())

@@ -11,7 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Namespace, Pod},
+};
 use kube::{Api, Client, api::ListParams};
 use serde_json::Value;
 
@@ -50,7 +53,7 @@ pub struct Running {
     pub namespace: String,
     /// Its name.
     pub pod: String,
-    /// Whether it is ready.
+    /// Whether it is ready, or did what it was made for.
     pub ready: bool,
     /// The node that it runs on.
     pub node: String,
@@ -91,6 +94,11 @@ impl Demo {
             }
         }
         let stage = progress.stage("installing");
+        // In somebody's cluster there may be pods that never get ready; they are not ours to wait for.
+        let not_ours = match source {
+            Source::Nodes(_) => BTreeSet::new(),
+            Source::Registry(_) => self.pods(client).await?.into_iter().map(|pod| pod.pod).collect(),
+        };
         for manifest in &self.deploy {
             taken_from(manifest, source).apply(client).await?;
         }
@@ -98,7 +106,7 @@ impl Demo {
         for manifest in &self.samples {
             taken_from(manifest, source).apply(client).await?;
         }
-        let running = self.wait_until_running(client).await?;
+        let running = self.wait_until_running(client, &not_ours).await?;
         stage.done();
         Ok(running)
     }
@@ -109,24 +117,33 @@ impl Demo {
         for manifest in self.samples.iter().rev().chain(self.deploy.iter().rev()) {
             manifest.delete(client).await?;
         }
+        for namespace in self.deploy.iter().filter(|manifest| manifest.kind() == "Namespace") {
+            wait_until_gone(client, namespace.name()).await?;
+        }
         stage.done();
         Ok(())
     }
 
+    /// The namespaces that anything is installed into; samples that say none go to `default`.
     fn namespaces(&self) -> BTreeSet<String> {
-        let all = self.deploy.iter().chain(&self.samples);
-        all.filter(|manifest| manifest.kind() != "Namespace")
-            .map(|manifest| manifest.namespace().to_owned())
-            .collect()
+        let says_one = |manifest: &&Manifest| manifest.object.pointer("/metadata/namespace").is_some();
+        let all = self.deploy.iter().filter(says_one).chain(&self.samples);
+        all.map(|manifest| manifest.namespace().to_owned()).collect()
     }
 
-    async fn wait_until_running(&self, client: &Client) -> Result<Vec<Running>> {
+    async fn pods(&self, client: &Client) -> Result<Vec<Running>> {
+        let mut pods = Vec::new();
+        for namespace in self.namespaces() {
+            pods.extend(pods_in(client, &namespace).await?);
+        }
+        Ok(pods)
+    }
+
+    async fn wait_until_running(&self, client: &Client, not_ours: &BTreeSet<String>) -> Result<Vec<Running>> {
         let begun = Instant::now();
         loop {
-            let mut running = Vec::new();
-            for namespace in self.namespaces() {
-                running.extend(pods_in(client, &namespace).await?);
-            }
+            let mut running = self.pods(client).await?;
+            running.retain(|pod| !not_ours.contains(&pod.pod));
             let unready: Vec<_> = running
                 .iter()
                 .filter(|pod| !pod.ready)
@@ -175,6 +192,26 @@ async fn wait_until_available(client: &Client, manifests: &[Manifest]) -> Result
     Ok(())
 }
 
+async fn wait_until_gone(client: &Client, namespace: &str) -> Result<()> {
+    let api: Api<Namespace> = Api::all(client.clone());
+    let begun = Instant::now();
+    while api
+        .get_opt(namespace)
+        .await
+        .map_err(Error::api(format!("look at namespace {namespace}")))?
+        .is_some()
+    {
+        if begun.elapsed() > PATIENCE {
+            let seconds = PATIENCE.as_secs();
+            return Err(Error::Refused(format!(
+                "namespace {namespace} is still there after {seconds} s: something in it has a finalizer that nobody removes"
+            )));
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    Ok(())
+}
+
 async fn pods_in(client: &Client, namespace: &str) -> Result<Vec<Running>> {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let pods = api
@@ -191,12 +228,14 @@ async fn pods_in(client: &Client, namespace: &str) -> Result<Vec<Running>> {
 
 impl From<Pod> for Running {
     fn from(pod: Pod) -> Self {
-        let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
+        let status = pod.status.unwrap_or_default();
+        let conditions = status.conditions.unwrap_or_default();
+        let is_done = status.phase.as_deref() == Some("Succeeded");
         let spec = pod.spec.unwrap_or_default();
         Self {
             namespace: pod.metadata.namespace.unwrap_or_default(),
             pod: pod.metadata.name.unwrap_or_default(),
-            ready: conditions.iter().any(|each| each.type_ == "Ready" && each.status == "True"),
+            ready: is_done || conditions.iter().any(|each| each.type_ == "Ready" && each.status == "True"),
             node: spec.node_name.unwrap_or_default(),
             image: spec
                 .containers

@@ -3,7 +3,8 @@
 
 use std::{
     fs::{self, File},
-    io::{Seek, SeekFrom, Write},
+    io::Write,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -44,18 +45,27 @@ fn from_env(name: &str) -> Option<PathBuf> {
 }
 
 /// An exclusive lock, held until dropped and let go by the kernel when the
-/// process ends in whatever way.
+/// process ends in whatever way. Its file goes with it.
 #[derive(Debug)]
 pub struct Lock {
+    path: PathBuf,
     _file: Flock<File>,
 }
 
 impl Lock {
-    /// Takes the lock called `name`; `on_wait` hears once who holds it, if anybody does.
-    pub async fn take(name: &str, on_wait: impl FnOnce(&str)) -> Result<Self> {
+    /// For what is in the cache; `on_wait` hears once who holds it, if anybody does.
+    pub async fn in_cache(name: &str, on_wait: impl FnOnce(&str)) -> Result<Self> {
         let folder = cache().join("locks");
         create_folder(&folder)?;
-        let path = folder.join(format!("{name}.lock"));
+        Self::take(folder.join(format!("{name}.lock")), on_wait).await
+    }
+
+    /// For what there is only one of on this host, whatever folders a user has chosen.
+    pub async fn on_host(name: &str, on_wait: impl FnOnce(&str)) -> Result<Self> {
+        Self::take(PathBuf::from(format!("/run/lock/wheelhouse-{name}.lock")), on_wait).await
+    }
+
+    async fn take(path: PathBuf, on_wait: impl FnOnce(&str)) -> Result<Self> {
         let mut on_wait = Some(on_wait);
         loop {
             let file = File::options()
@@ -66,15 +76,14 @@ impl Lock {
                 .open(&path)
                 .map_err(Error::file("open the lock", &path))?;
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-                Ok(mut file) => {
+                Ok(file) if is_at(&file, &path) => {
                     // Only a note for who waits; the lock itself is the kernel's.
-                    let noted = file
-                        .set_len(0)
-                        .and_then(|()| file.seek(SeekFrom::Start(0)))
-                        .and_then(|_| write!(file, "{}", std::process::id()));
+                    let noted = file.set_len(0).and_then(|()| write!(&*file, "{}", std::process::id()));
                     noted.map_err(Error::file("write the lock", &path))?;
-                    return Ok(Self { _file: file });
+                    return Ok(Self { path, _file: file });
                 }
+                // Its last holder removed the file between our two steps.
+                Ok(_) => {}
                 Err((_, nix::errno::Errno::EWOULDBLOCK)) => {
                     if let Some(tell) = on_wait.take() {
                         tell(&fs::read_to_string(&path).unwrap_or_default());
@@ -84,6 +93,21 @@ impl Lock {
                 Err((_, errno)) => return Err(Error::file("lock", &path)(errno.into())),
             }
         }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // While it is still held: who waits for it sees that the file is gone and makes a new one.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Whether the open file is still the one of this name.
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+        _ => false,
     }
 }
 
@@ -139,4 +163,29 @@ pub(crate) fn free_bytes(path: &Path) -> Result<u64> {
     let stat = nix::sys::statvfs::statvfs(existing)
         .map_err(|errno| Error::file("look at the free space of", existing)(errno.into()))?;
     Ok(stat.blocks_available().saturating_mul(stat.fragment_size()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn a_lock_is_held_by_one_at_a_time_and_leaves_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.lock");
+        let counter = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let takers = (0..20).map(|_| {
+            let (path, counter) = (path.clone(), counter.clone());
+            tokio::spawn(async move {
+                let _lock = Lock::take(path, |_| {}).await.unwrap();
+                assert_eq!(0, counter.fetch_add(1, std::sync::atomic::Ordering::SeqCst));
+                tokio::time::sleep(Duration::from_millis(3)).await;
+                counter.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+            })
+        });
+        for taker in takers.collect::<Vec<_>>() {
+            taker.await.unwrap();
+        }
+        assert_eq!(0, fs::read_dir(folder.path()).unwrap().count());
+    }
 }

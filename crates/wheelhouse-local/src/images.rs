@@ -76,7 +76,7 @@ impl Image {
         }
         check_tools()?;
         check_room()?;
-        let _lock = Lock::take("images", |holder| {
+        let _lock = Lock::in_cache("images", |holder| {
             progress.line(format!("process {holder} is building images; waiting for it"));
         })
         .await?;
@@ -95,7 +95,7 @@ impl Image {
     pub async fn push(&self, registry: &str, progress: &Progress) -> Result<()> {
         let archive = self.ensure(progress).await?;
         check_tools()?;
-        let _lock = Lock::take("images", |_| {}).await?;
+        let _lock = Lock::in_cache("images", |_| {}).await?;
         let stage = progress.stage(format!("pushing {}", self.reference_in(registry)));
         let pushed = push_archive(&archive, &self.reference_in(registry)).await;
         clear_storage().await?;

@@ -152,7 +152,7 @@ impl UserKubeconfig {
     /// The first file of `KUBECONFIG`, or `~/.kube/config`; under sudo, that of who called sudo.
     pub fn locate() -> Self {
         let listed = std::env::var_os("KUBECONFIG")
-            .and_then(|paths| std::env::split_paths(&paths).find(|path| !path.as_os_str().is_empty()));
+            .and_then(|paths| std::env::split_paths(&paths).find(|path| is_users(path)));
         let caller = std::env::var("SUDO_USER")
             .ok()
             .filter(|_| nix::unistd::geteuid().is_root())
@@ -232,6 +232,12 @@ impl UserKubeconfig {
             _ => Ok(None),
         }
     }
+}
+
+/// Whether a file that `KUBECONFIG` lists is the user's own: that of one of our clusters belongs to
+/// this cluster alone, whoever has it in the environment.
+fn is_users(path: &Path) -> bool {
+    !path.as_os_str().is_empty() && !path.starts_with(folders::state())
 }
 
 /// The lock that kubectl itself takes: a file beside the kubeconfig.

@@ -176,7 +176,11 @@ impl Machine {
         let begun = Instant::now();
         while !ready().await {
             if !self.is_running(component) {
-                return Err(self.problem(component, "ended"));
+                // A process that is just becoming another program shows no mark for an instant.
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                if !self.is_running(component) {
+                    return Err(self.problem(component, "ended"));
+                }
             }
             if begun.elapsed() > within {
                 return Err(self.problem(component, &format!("was not ready within {} s", within.as_secs())));

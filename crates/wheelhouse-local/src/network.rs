@@ -2,7 +2,7 @@
 //! that carry them out.
 //!
 //! One bridge, in the control plane's network, joins all machines and this
-//! host. The host has one link into it and one route, to the control plane.
+//! host. The host has one link into it; its way to Services is the control plane.
 //! No machine has a default route: a packet for any other place has nowhere to go.
 //! Addresses of Services lead to a link that swallows everything, so that what
 //! kube-proxy has not translated ends there.
@@ -115,11 +115,15 @@ fn control_plane_commands(plan: &AddressPlan) -> Vec<String> {
 
 fn host_commands(plan: &AddressPlan) -> Vec<String> {
     let link = host_link(plan);
-    vec![
+    let mut commands = vec![
         format!("addr add {}/24 dev {link}", plan.host()),
         format!("link set {link} up"),
         format!("route add {} via {}", plan.whole(), plan.control_plane()),
-    ]
+    ];
+    // Straight to the nodes, because that is the way that pods answer: a packet filter that
+    // sees only one half of a conversation takes it for broken.
+    commands.extend((1..=MAX_NODES).map(|number| route_to_pods(plan, number)));
+    commands
 }
 
 fn node_commands(plan: &AddressPlan, number: u8) -> Vec<String> {

@@ -44,11 +44,6 @@ impl Node {
         self.machine.folder().join(name)
     }
 
-    /// Where volumes of this node are on the host.
-    pub(crate) fn volumes(&self) -> PathBuf {
-        self.file("volumes")
-    }
-
     /// Starts containerd and loads the image that everything else needs.
     pub(crate) async fn ensure_containerd(&self, plan: &AddressPlan) -> Result<()> {
         let config = self.file("containerd.toml");

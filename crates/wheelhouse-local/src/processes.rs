@@ -54,6 +54,10 @@ impl Daemon {
             .env("PATH", crate::command::search_path())
             .env(CLUSTER, folder)
             .env(COMPONENT, component);
+        // No proxy can reach what is on this host only.
+        for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
+            command.env_remove(name).env_remove(name.to_ascii_lowercase());
+        }
         Self { log, command }
     }
 
@@ -137,12 +141,19 @@ pub fn signal(pid: i32, signal: Signal) {
 /// Looks again after every round, so that what was just being started ends too.
 pub async fn end(folder: &Path, patience: Duration, which: impl Fn(&Process) -> bool) -> Result<()> {
     let begun = Instant::now();
-    let mut asked = false;
+    let (mut asked, mut empty_looks) = (false, 0);
     loop {
         let left: Vec<_> = of_cluster(folder).into_iter().filter(&which).collect();
         if left.is_empty() {
-            return Ok(());
+            // A process that is just becoming another program shows no mark for an instant.
+            empty_looks += 1;
+            if empty_looks == 3 {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            continue;
         }
+        empty_looks = 0;
         let waited = begun.elapsed();
         if !asked && !patience.is_zero() {
             left.iter().for_each(|process| signal(process.pid, Signal::SIGTERM));
