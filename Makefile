@@ -63,7 +63,7 @@ $(error a cluster that is not local takes its images from a registry: say which,
 endif
 endif
 
-demo: deps kubernetes ## a 3-node cluster with everything running (15 minutes at first, a minute later)
+demo: deps $(if $(DEMO_UP),build,kubernetes) ## a 3-node cluster with everything running (15 minutes at first, a minute later)
 	@echo "bringing up the demo (a minute, and another one at first for the images)"
 	@$(AS_ROOT) $(WHEELHOUSE) demo up $(DEMO_UP)
 
@@ -77,7 +77,7 @@ test: deps lint ## all but the long tests (25 minutes at first, 5 later)
 
 e2e: deps ## every end-to-end scenario on local clusters (8 minutes)
 	@echo "running every end-to-end scenario (8 minutes)"
-	$(RUN_TESTS_AS_ROOT) cargo test --locked -p wheelhouse-cli --features e2e --test smoke --test clusters --test three_nodes --test book -- --nocapture
+	$(RUN_TESTS_AS_ROOT) cargo test --locked -p wheelhouse-cli --features e2e --test smoke --test clusters --test three_nodes --test registry --test book -- --nocapture
 
 soak: deps ## clusters killed at random moments, for SOAK_MINUTES=10 from SOAK_SEED=1
 	@echo "killing clusters at random moments for $${SOAK_MINUTES:-10} minutes"

@@ -61,6 +61,11 @@ fn mask(prefix: u8) -> u32 {
     u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0)
 }
 
+/// Where all clusters live.
+pub fn all() -> Range {
+    Range::new(Ipv4Addr::new(198, 18, 0, 0), 15)
+}
+
 /// The addresses of the cluster in one slot.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -88,7 +93,7 @@ impl AddressPlan {
 
     /// Everything that the cluster uses.
     pub fn whole(&self) -> Range {
-        Range { base: Ipv4Addr::new(198, 18, 0, 0).to_bits() + (u32::from(self.slot) << 13), prefix: 19 }
+        Range { base: all().base + (u32::from(self.slot) << 13), prefix: 19 }
     }
 
     /// The network that the machines share.

@@ -10,12 +10,14 @@
 
 use std::{
     fs,
+    net::Ipv4Addr,
     path::{Path, PathBuf},
 };
 
 use sha2::{Digest as _, Sha256};
 
 use crate::{
+    address_plan::{self, Range},
     binaries::hex,
     command::{Call, is_installed},
     error::{Error, Result},
@@ -181,14 +183,20 @@ async fn push_archive(archive: &Path, reference: &str) -> Result<()> {
     let pulled =
         buildah(&doing).args(["pull", "--quiet"]).arg(format!("docker-archive:{}", archive.display()));
     let image = pulled.output().await?;
-    let host = reference.split(['/', ':']).next().unwrap_or_default();
-    // A registry on this machine rarely has a certificate.
-    let verify = !matches!(host, "localhost" | "127.0.0.1");
+    let verify = !is_on_this_machine(reference);
     buildah(&doing)
         .args(["push", "--quiet", &format!("--tls-verify={verify}"), image.trim()])
         .arg(format!("docker://{reference}"))
         .run()
         .await
+}
+
+/// Whether the registry answers on loopback or in a cluster's network; such a one rarely has a certificate.
+fn is_on_this_machine(reference: &str) -> bool {
+    let host = reference.split(['/', ':']).next().unwrap_or_default();
+    let is_ours =
+        |address: Ipv4Addr| address.is_loopback() || address_plan::all().overlaps(&Range::new(address, 32));
+    host == "localhost" || host.parse().is_ok_and(is_ours)
 }
 
 /// Buildah with a storage of our own, apart from the user's.
@@ -305,6 +313,16 @@ mod tests {
             .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
             .collect();
         assert_eq!(vec!["base-trixie.tar", "web-000000000002.tar", "web-server-000000000001.tar"], left);
+    }
+
+    #[rstest::rstest]
+    #[case("localhost:5000/team/web:1", true)]
+    #[case("127.0.0.1/web:1", true)]
+    #[case("198.18.32.1:5000/web:1", true)]
+    #[case("registry.example.com/team/web:1", false)]
+    #[case("192.0.2.7:5000/web:1", false)]
+    fn only_a_registry_on_this_machine_goes_without_tls(#[case] reference: &str, #[case] here: bool) {
+        assert_eq!(here, is_on_this_machine(reference));
     }
 
     #[test]

@@ -25,6 +25,9 @@ use crate::{
 /// Where every machine's containerd answers; each machine has its own /run.
 const CONTAINERD: &str = "/run/containerd/containerd.sock";
 
+/// A registry on this host, at the host's address in the cluster's network, is asked without TLS.
+const REGISTRY_PORT: u16 = 5000;
+
 /// A node of a cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
@@ -54,6 +57,9 @@ impl Node {
             0o644,
         )?;
         folders::write_file(&cni, pretty(&cni_config(plan, self.number, &self.file("cni-state"))), 0o644)?;
+        let registry = format!("{}:{REGISTRY_PORT}", plan.host());
+        let hosts = self.file("registries").join(&registry).join("hosts.toml");
+        folders::write_file(&hosts, registry_config(&registry), 0o644)?;
         let args = ["--config".to_owned(), config.to_string_lossy().into_owned()];
         self.machine.ensure_daemon("containerd", Path::new("containerd"), &args)?;
         self.machine
@@ -207,6 +213,9 @@ enable_unprivileged_icmp = true
 bin_dir = "/usr/lib/cni"
 conf_dir = "{folder}/cni"
 
+[plugins."io.containerd.grpc.v1.cri".registry]
+config_path = "{folder}/registries"
+
 [plugins."io.containerd.grpc.v1.cri".containerd]
 snapshotter = "{snapshotter}"
 default_runtime_name = "runc"
@@ -220,6 +229,12 @@ SystemdCgroup = false
         folder = folder.display(),
         image = machine_image::NAME,
         no_apparmor = !has_apparmor(),
+    )
+}
+
+fn registry_config(registry: &str) -> String {
+    format!(
+        "server = \"http://{registry}\"\n\n[host.\"http://{registry}\"]\ncapabilities = [\"pull\", \"resolve\"]\n"
     )
 }
 
