@@ -17,12 +17,15 @@ WHEELHOUSE := $(TARGET)/release/wheelhouse
 # the same cache and the same programs.
 ifneq ($(shell id -u),0)
 SUDO := sudo
-AS_ROOT := sudo env "PATH=$(PATH)" "WHEELHOUSE_CACHE_DIR=$(CACHE)"
-RUN_TESTS_AS_ROOT := CARGO_TARGET_$(shell rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')_RUNNER="sudo --preserve-env"
+AS_ROOT := mkdir -p $(CACHE)/locks $(CACHE)/images && sudo env "PATH=$(PATH)" "WHEELHOUSE_CACHE_DIR=$(CACHE)"
+RUN_TESTS_AS_ROOT := mkdir -p $(CACHE)/locks $(CACHE)/images && \
+	CARGO_TARGET_$(shell rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')_RUNNER="sudo --preserve-env env PATH=$(PATH) HOME=/root"
 endif
 
-# What is needed beyond Rust and Go, as Debian's packages.
-PACKAGES := buildah busybox-static catatonit containerd containernetworking-plugins iproute2 iptables mmdebstrap runc
+# What is needed beyond Rust and Go, as Debian's packages. Docker brings its own
+# containerd and runc, which serve as well and must not be replaced.
+PACKAGES := buildah busybox-static catatonit containernetworking-plugins iproute2 iptables mmdebstrap \
+	$(if $(shell command -v containerd && command -v ctr),,containerd) $(if $(shell command -v runc),,runc)
 # The tools that check the tree, from crates.io, kept in the cache.
 TOOLS := $(CACHE)/tools
 CARGO_DENY := 0.20.2
@@ -67,11 +70,13 @@ demo: deps $(if $(DEMO_UP),build,kubernetes) ## a 3-node cluster with everything
 	@echo "bringing up the demo (a minute, and another one at first for the images)"
 	@$(AS_ROOT) $(WHEELHOUSE) demo up $(DEMO_UP)
 
-demo-down: build ## undo the demo
+demo-down: build ## undo the demo (seconds)
+	@echo "taking the demo down (seconds)"
 	@$(AS_ROOT) $(WHEELHOUSE) demo down $(DEMO)
 
 test: deps lint ## all but the long tests (25 minutes at first, 5 later)
 	@echo "testing what is pure, what needs an API server, and one cluster (20 minutes at first, 3 later)"
+	cargo run --quiet --locked -p wheelhouse-cli -- local prepare
 	cargo test --locked --workspace
 	$(RUN_TESTS_AS_ROOT) cargo test --locked -p wheelhouse-cli --features e2e --test smoke
 
@@ -83,14 +88,16 @@ soak: deps ## clusters killed at random moments, for SOAK_MINUTES=10 from SOAK_S
 	@echo "killing clusters at random moments for $${SOAK_MINUTES:-10} minutes"
 	$(RUN_TESTS_AS_ROOT) cargo test --locked -p wheelhouse-cli --features e2e --test soak -- --nocapture
 
-lint: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/mdbook ## formatting, clippy, licences, advisories, docs (2 minutes at first)
+lint: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/mdbook ## formatting, clippy, licences, docs (10 minutes at first, seconds later)
+	@echo "checking formatting, lints, licences and docs (2 minutes at first, seconds later)"
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet
 	$(TOOLS)/bin/cargo-deny --log-level error check licenses bans sources
 	$(TOOLS)/bin/mdbook build docs
 
-docs: $(TOOLS)/bin/mdbook ## the book, at docs/book/index.html
+docs: $(TOOLS)/bin/mdbook ## the book, at docs/book/index.html (seconds)
+	@echo "building the book (seconds)"
 	$(TOOLS)/bin/mdbook build docs
 	@echo "the book is at docs/book/index.html"
 
@@ -102,6 +109,7 @@ $(TOOLS)/bin/mdbook:
 	@echo "installing mdbook $(MDBOOK) into the cache (3 minutes, once)"
 	CARGO_TARGET_DIR=$(CACHE)/tools-target cargo install --quiet --locked --root $(TOOLS) mdbook@$(MDBOOK) --no-default-features
 
-clean: ## remove what was built here; the cache stays
+clean: ## remove what was built here; the cache stays (seconds)
+	@echo "removing what was built here; the cache in $(CACHE) stays"
 	cargo clean
 	rm -rf docs/book

@@ -256,13 +256,22 @@ async fn down(name: &str, if_exists: bool) -> Result<()> {
 }
 
 async fn status(name: Option<String>, output: Output) -> Result<()> {
-    let names = match name {
-        Some(name) => vec![name],
+    let names = match &name {
+        Some(name) => vec![name.clone()],
         None => Cluster::names()?,
     };
-    let mut all = Vec::new();
-    for name in names {
-        all.push(Cluster::open(&name)?.status().await?);
+    let (mut all, mut unreadable) = (Vec::new(), Vec::new());
+    for each in names {
+        match Cluster::open(&each) {
+            Ok(cluster) => all.push(cluster.status().await?),
+            // It went down while we looked, or its record is damaged; the others are still to be told.
+            Err(Error::UnknownCluster { .. }) if name.is_none() => {}
+            Err(error @ Error::Malformed { .. }) if name.is_none() => unreadable.push(error),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    for error in unreadable {
+        eprintln!("warning: {error}");
     }
     match output {
         Output::Json => say(serde_json::to_string_pretty(&all)?),
@@ -297,7 +306,11 @@ fn table(all: &[Status]) -> String {
                     Some(false) => "not ready",
                     None => "unknown",
                 };
-                format!("{} {ready}{}", node.name, if node.connected { "" } else { " (cut off)" })
+                format!(
+                    "{} {ready}{}",
+                    node.name,
+                    if node.connected == Some(false) { " (cut off)" } else { "" }
+                )
             })
             .collect();
         let created = status.created.strftime("%Y-%m-%d %H:%M:%S");
@@ -328,7 +341,7 @@ async fn logs(path: &std::path::Path, follow: bool) -> Result<()> {
 
 /// Becomes kubectl, so that terminals, signals and exit codes are its own.
 async fn kubectl(cluster: Cluster, args: Vec<String>) -> Result<ExitCode> {
-    let kubectl = Binaries::ensure(&Progress::shown()).await?.program("kubectl");
+    let kubectl = Binaries::ensure_there(&Progress::shown()).await?.program("kubectl");
     let mut command = Command::new(&kubectl);
     command.args(args).env("KUBECONFIG", cluster.kubeconfig());
     for proxy in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {

@@ -29,6 +29,10 @@ fn alone() -> MutexGuard<'static, ()> {
     HOST.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
+fn processes_of(wheelhouse: &Wheelhouse, cluster: &str) -> Vec<wheelhouse_local::processes::Process> {
+    wheelhouse_local::processes::of_cluster(&wheelhouse.state().join(cluster))
+}
+
 #[test]
 fn two_clusters_live_side_by_side() {
     let _alone = alone();
@@ -140,6 +144,45 @@ fn a_killed_up_is_told_by_status_and_cleared_by_the_next_up_or_down() {
 }
 
 #[test]
+fn a_node_that_was_left_half_made_is_made_anew() {
+    let _alone = alone();
+    let before = Host::now();
+    let mut wheelhouse = Wheelhouse::new();
+    wheelhouse.up("grown", &[]).ok();
+    for after in [60, 120, 180, 240, 300, 400, 600, 1200] {
+        let mut child = wheelhouse.start_up("grown", &["--nodes", "3"]);
+        std::thread::sleep(Duration::from_millis(after));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // Whatever was there: the machines of the new nodes are to be made again.
+        for process in processes_of(&wheelhouse, "grown") {
+            if ["node-2/containerd", "node-3/containerd"].contains(&process.component.as_str()) {
+                let mounts =
+                    fs::read_to_string(format!("/proc/{}/mountinfo", process.pid)).unwrap_or_default();
+                assert!(
+                    process.program != "containerd" || mounts.contains(" /run rw"),
+                    "containerd on the host's /run"
+                );
+            }
+        }
+    }
+    wheelhouse.up("grown", &["--nodes", "3"]).ok();
+    let status = wheelhouse.status("grown");
+    assert!(status["nodes"].as_array().unwrap().iter().all(|node| node["ready"] == true), "{status}");
+    wheelhouse.local(&["down", "grown"]).ok();
+    assert_eq!("", Host::left_since(&before));
+}
+
+#[test]
+fn a_folder_whose_path_would_confuse_configuration_files_is_refused() {
+    let _alone = alone();
+    let wheelhouse = Wheelhouse::new();
+    let odd = wheelhouse.state().join("with a space");
+    let said = wheelhouse.command(&["local", "up", "odd"]).env("WHEELHOUSE_STATE_DIR", odd).output().unwrap();
+    Said::from(said).refused("has characters other than letters, digits and /._- in its path");
+}
+
+#[test]
 fn two_ups_of_one_name_are_both_right() {
     let _alone = alone();
     let mut wheelhouse = Wheelhouse::new();
@@ -159,13 +202,8 @@ fn a_cluster_that_lost_everything_comes_back_with_its_data() {
     wheelhouse.up("reboot", &[]).ok();
     wheelhouse.kubectl("reboot", &["create", "configmap", "kept"]).ok();
     // What a reboot does to it: no process is left, the files are.
-    let mark = format!("WHEELHOUSE_CLUSTER_FOLDER={}\0", wheelhouse.state().join("reboot").display());
-    for entry in fs::read_dir("/proc").unwrap().flatten() {
-        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-        if String::from_utf8_lossy(&environment).contains(&mark) {
-            let pid = entry.file_name().to_str().unwrap().parse().unwrap();
-            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-        }
+    for process in processes_of(&wheelhouse, "reboot") {
+        let _ = kill(Pid::from_raw(process.pid), Signal::SIGKILL);
     }
     eventually(Duration::from_secs(10), || wheelhouse.status("reboot"), |status| status["health"] == "Dead");
     wheelhouse.up("reboot", &[]).ok();
@@ -259,9 +297,9 @@ fn missing_programs_are_named_all_at_once_with_the_command_that_installs_them() 
 fn a_damaged_cache_is_built_anew_and_by_only_one_of_two_callers() {
     let _alone = alone();
     let mut wheelhouse = Wheelhouse::new();
-    let cache = tempfile::tempdir().unwrap();
-    let kubectl = wheelhouse_key();
-    let entry = cache.path().join("kubernetes").join(&kubectl);
+    // Beside the build: the folder for temporary files may be in memory.
+    let cache = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let entry = cache.path().join("kubernetes").join(cache_entry());
     fs::create_dir_all(&entry).unwrap();
     fs::write(entry.join("kubernetes"), "half of a binary").unwrap();
     fs::write(entry.join("checksums.json"), "{\"files\": [[\"kubernetes\", \"00\"").unwrap();
@@ -284,15 +322,8 @@ fn a_damaged_cache_is_built_anew_and_by_only_one_of_two_callers() {
 }
 
 /// The name of the cache entry of Kubernetes, from the cache that exists.
-fn wheelhouse_key() -> String {
-    let mut wheelhouse = Wheelhouse::new();
-    wheelhouse.up("key", &["--control-plane-only"]).ok();
-    let mark = wheelhouse.state().join("key");
-    let programs = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
-        let environment = fs::read(entry.path().join("environ")).ok()?;
-        let ours = String::from_utf8_lossy(&environment).contains(&format!("FOLDER={}\0", mark.display()));
-        ours.then(|| fs::read_link(entry.path().join("exe")).ok())?
-    });
-    let program = programs.into_iter().next().unwrap();
-    program.parent().unwrap().file_name().unwrap().to_string_lossy().into_owned()
+fn cache_entry() -> String {
+    let wheelhouse = Wheelhouse::new();
+    let folder = wheelhouse.local(&["prepare"]).ok();
+    std::path::Path::new(folder.trim()).file_name().unwrap().to_string_lossy().into_owned()
 }

@@ -18,21 +18,8 @@ use nix::{
 use support::{Wheelhouse, eventually};
 
 fn processes_of(wheelhouse: &Wheelhouse, cluster: &str) -> Vec<(i32, String)> {
-    let mark = format!("WHEELHOUSE_CLUSTER_FOLDER={}\0", wheelhouse.state().join(cluster).display());
-    let numbers = std::fs::read_dir("/proc")
-        .unwrap()
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers
-        .filter_map(|pid: i32| {
-            let environment =
-                String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/environ")).ok()?).into_owned();
-            let component = environment
-                .split('\0')
-                .find_map(|each| each.strip_prefix("WHEELHOUSE_COMPONENT=").map(str::to_owned));
-            environment.contains(&mark).then_some((pid, component?))
-        })
-        .collect()
+    let processes = wheelhouse_local::processes::of_cluster(&wheelhouse.state().join(cluster));
+    processes.into_iter().map(|process| (process.pid, process.component)).collect()
 }
 
 #[test]
@@ -174,6 +161,41 @@ fn a_broken_kubeconfig_of_the_user_is_refused_before_anything_is_started() {
 }
 
 #[test]
+fn a_folder_that_is_not_a_clusters_is_refused_and_not_touched() {
+    let mut wheelhouse = Wheelhouse::new();
+    let theirs = wheelhouse.state().join("photos");
+    std::fs::create_dir_all(&theirs).unwrap();
+    std::fs::write(theirs.join("cat.jpg"), "a cat").unwrap();
+    wheelhouse
+        .up("photos", &["--control-plane-only"])
+        .refused("is not a cluster's folder: choose another name");
+    wheelhouse.local(&["down", "photos"]).refused("there is no cluster called `photos`");
+    assert_eq!("a cat", std::fs::read_to_string(theirs.join("cat.jpg")).unwrap());
+}
+
+#[test]
+fn a_damaged_record_does_not_hide_other_clusters_and_is_cleared_by_down() {
+    let mut wheelhouse = Wheelhouse::new();
+    wheelhouse.up("whole", &["--control-plane-only"]).ok();
+    std::fs::create_dir(wheelhouse.state().join("broken")).unwrap();
+    std::fs::write(wheelhouse.state().join("broken/cluster.json"), "{\"name\":").unwrap();
+    let said = wheelhouse.local(&["status"]);
+    assert!(said.stderr.contains("`wheelhouse local down` clears the cluster away"), "{said:?}");
+    assert!(said.ok().contains("whole            running"));
+    wheelhouse.local(&["down", "broken"]).ok();
+    assert!(!wheelhouse.state().join("broken").exists());
+}
+
+#[test]
+fn output_that_nobody_reads_is_no_error() {
+    let wheelhouse = Wheelhouse::new();
+    let mut child =
+        wheelhouse.command(&["local", "status"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
 fn every_verb_has_help_with_an_example() {
     let wheelhouse = Wheelhouse::new();
     let verbs = [
@@ -186,6 +208,7 @@ fn every_verb_has_help_with_an_example() {
         vec!["local", "node", "cut"],
         vec!["local", "node", "heal"],
         vec!["local", "kubectl"],
+        vec!["local", "prepare"],
         vec!["image", "build"],
         vec!["demo", "up"],
         vec!["demo", "down"],

@@ -68,6 +68,7 @@ fn the_demo_installs_into_a_cluster_that_is_there_and_is_undone() {
     let registry = format!("{host}/team");
     let said = wheelhouse.call(&[&["demo", "up", "--registry", &registry], place.as_slice()].concat()).ok();
     assert!(said.contains(&format!("{registry}/nginx:0.1.0")) && said.contains("Try next:"), "{said}");
+    wheelhouse.call(&[&["demo", "up", "--registry", &registry], place.as_slice()].concat()).ok();
     assert!(wheelhouse.local(&["status", "demo"]).code != Some(0), "nothing local is started");
 
     wheelhouse.call(&[&["demo", "down"], place.as_slice()].concat()).ok();

@@ -303,22 +303,11 @@ fn in_each_machine(wheelhouse: &Wheelhouse, program: &[&str]) -> Vec<(String, su
     results
 }
 
+/// The first process of every machine.
 fn machines(wheelhouse: &Wheelhouse) -> Vec<(String, String)> {
-    let mark = format!("WHEELHOUSE_CLUSTER_FOLDER={}\0", wheelhouse.state().join(CLUSTER).display());
-    let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    entries
-        .filter_map(|entry| {
-            let is_init = std::fs::read_to_string(entry.path().join("comm")).ok()?.trim() == "catatonit";
-            let environment =
-                String::from_utf8_lossy(&std::fs::read(entry.path().join("environ")).ok()?).into_owned();
-            let component = environment
-                .split('\0')
-                .find_map(|each| each.strip_prefix("WHEELHOUSE_COMPONENT="))?
-                .to_owned();
-            (is_init && environment.contains(&mark))
-                .then(|| (entry.file_name().to_string_lossy().into_owned(), component))
-        })
-        .collect()
+    let processes = wheelhouse_local::processes::of_cluster(&wheelhouse.state().join(CLUSTER));
+    let inits = processes.into_iter().filter(|process| process.program == "catatonit");
+    inits.map(|process| (process.pid.to_string(), process.component)).collect()
 }
 
 fn no_machine_has_a_way_out(wheelhouse: &Wheelhouse) {
@@ -406,9 +395,20 @@ fn fewer_nodes_are_refused(wheelhouse: &Wheelhouse) {
 }
 
 fn a_killed_node_is_healed(wheelhouse: &Wheelhouse) {
+    let kill = |pid: &str| assert!(Command::new("kill").args(["-9", pid]).status().unwrap().success());
+    let processes = wheelhouse_local::processes::of_cluster(&wheelhouse.state().join(CLUSTER));
+    let is_kubelet = |program: &str, component: &str| program == "kubelet" && component == "node-1/kubelet";
+    let kubelet = processes.iter().find(|each| is_kubelet(&each.program, &each.component)).unwrap();
+    kill(&kubelet.pid.to_string());
+    let half_dead =
+        |status: &serde_json::Value| status["health"]["HalfDead"]["missing"][0] == "node-1/kubelet";
+    eventually(MINUTE, || wheelhouse.status(CLUSTER), half_dead);
+    wheelhouse.local(&["up", CLUSTER]).ok();
+    assert_eq!("Running", wheelhouse.status(CLUSTER)["health"]);
+
     let (pid, _) =
         machines(wheelhouse).into_iter().find(|(_, component)| component == "node-2/init").unwrap();
-    Command::new("kill").args(["-9", &pid]).status().unwrap();
+    kill(&pid);
     let missing =
         |status: &serde_json::Value| status["health"]["HalfDead"]["missing"].as_array().map_or(0, Vec::len);
     let status = eventually(MINUTE, || wheelhouse.status(CLUSTER), |status| missing(status) == 3);
@@ -434,6 +434,12 @@ fn a_cut_node_turns_not_ready_and_heals(wheelhouse: &Wheelhouse) {
     wheelhouse.local(&["node", "cut", "--cluster", CLUSTER, "node-3"]).ok();
     assert!(wheelhouse.local(&["status", CLUSTER]).ok().contains("(cut off)"));
     eventually(2 * MINUTE, ready, |ready| ready == "Unknown");
+    let said = wheelhouse.local(&["up", CLUSTER]);
+    assert!(
+        said.stderr.contains("node-3 is cut off"),
+        "`up` does not wait for a node that is cut off: {said:?}"
+    );
+    said.ok();
     println!("node-3 was NotReady {:.1} s after it was cut off", begun.elapsed().as_secs_f64());
     let begun = Instant::now();
     wheelhouse.local(&["node", "heal", "--cluster", CLUSTER, "node-3"]).ok();

@@ -9,9 +9,8 @@ use std::path::Path;
 
 use crate::{
     address_plan::{AddressPlan, MAX_NODES},
-    binaries::Binaries,
     certificates::Subject,
-    control_plane::{Credentials, KUBELET_CLIENT, Settings},
+    control_plane::{KUBELET_CLIENT, Kit},
     error::Result,
     folders,
     machine::Machine,
@@ -26,13 +25,8 @@ pub(crate) const READY_PORT: u16 = 8181;
 const PROVISIONER_USER: &str = "system:local-path-provisioner";
 
 /// Starts CoreDNS and the storage provisioner beside the control plane.
-pub(crate) fn ensure_daemons(
-    machine: &Machine,
-    plan: &AddressPlan,
-    settings: &Settings,
-    credentials: &Credentials,
-    binaries: &Binaries,
-) -> Result<()> {
+pub(crate) fn ensure_daemons(machine: &Machine, plan: &AddressPlan, kit: &Kit<'_>) -> Result<()> {
+    let Kit { settings, credentials, binaries } = kit;
     let kubeconfig = settings.ensure_kubeconfig(credentials, "coredns", &Subject::user(DNS_USER))?;
     let corefile = machine.folder().join("Corefile");
     folders::write_file(&corefile, corefile_text(plan, &kubeconfig), 0o644)?;

@@ -131,11 +131,6 @@ impl AddressPlan {
         Range { base: self.pods().base + ((u32::from(number) - 1) << 8), prefix: 24 }
     }
 
-    /// The Service `kubernetes.default`.
-    pub fn api_service(&self) -> Ipv4Addr {
-        self.services().address(1)
-    }
-
     /// The Service of the cluster's DNS.
     pub fn dns_service(&self) -> Ipv4Addr {
         self.services().address(10)

@@ -63,7 +63,7 @@ pub struct Binaries {
 impl Binaries {
     /// The programs, built if the cache does not have them.
     pub async fn ensure(progress: &Progress) -> Result<Self> {
-        let folder = folders::cache().join("kubernetes").join(key());
+        let folder = entry();
         if intact(&folder) {
             return Ok(Self { folder });
         }
@@ -79,6 +79,13 @@ impl Binaries {
             build(&folder, progress).await?;
         }
         Ok(Self { folder })
+    }
+
+    /// The programs, built if they are not there. Whether they are as they were built is not looked
+    /// at, which takes a fraction of a second: `up` did that.
+    pub async fn ensure_there(progress: &Progress) -> Result<Self> {
+        let folder = entry();
+        if folder.join(CHECKSUMS).exists() { Ok(Self { folder }) } else { Self::ensure(progress).await }
     }
 
     /// The programs for a test's control plane: those of `KUBEBUILDER_ASSETS`
@@ -128,6 +135,11 @@ fn linker_flags() -> String {
         }
     }
     flags
+}
+
+/// Where this build of Kubernetes is, or will be.
+fn entry() -> PathBuf {
+    folders::cache().join("kubernetes").join(key())
 }
 
 /// Names an entry of the cache by everything that goes into it.

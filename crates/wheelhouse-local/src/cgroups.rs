@@ -22,6 +22,9 @@ use crate::{
 /// What kubelet cannot do without, whichever the version.
 const NEEDED: [&str; 4] = ["cpu", "cpuset", "memory", "pids"];
 
+/// What it uses where it is there.
+const USED: [&str; 5] = ["cpu", "cpuset", "hugetlb", "memory", "pids"];
+
 /// Where the control groups of this host are mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Trees {
@@ -144,18 +147,14 @@ impl Trees {
     }
 }
 
-/// Version 2: lets the groups in `folder` have every controller that it has itself.
+/// Version 2: lets the groups in `folder` have every controller that it has itself and that kubelet uses.
 fn pass_on_controllers(folder: &Path) -> Result<()> {
     let available = folders::read_text(&folder.join("cgroup.controllers"))?;
     let file = folder.join("cgroup.subtree_control");
     let passed_on = folders::read_text(&file)?;
-    for controller in
-        available.split_whitespace().filter(|each| !passed_on.split_whitespace().any(|on| on == *each))
-    {
-        let passed = fs::write(&file, format!("+{controller}"));
-        if NEEDED.contains(&controller) {
-            passed.map_err(Error::file("pass controllers on with", &file))?;
-        }
+    let has = |list: &str, name: &str| list.split_whitespace().any(|each| each == name);
+    for controller in USED.into_iter().filter(|name| has(&available, name) && !has(&passed_on, name)) {
+        fs::write(&file, format!("+{controller}")).map_err(Error::file("pass controllers on with", &file))?;
     }
     Ok(())
 }
@@ -238,6 +237,16 @@ mod tests {
     fn version_2_is_one_tree() {
         let trees = Trees::from_mounts(UNIFIED);
         assert_eq!(vec![PathBuf::from("/sys/fs/cgroup/x")], trees.folders("x"));
+    }
+
+    #[test]
+    fn version_2_passes_on_what_is_there_and_not_yet_passed_on() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("cgroup.controllers"), "cpu io memory pids\n").unwrap();
+        // Here a file; in the kernel every write adds one controller.
+        fs::write(folder.path().join("cgroup.subtree_control"), "cpu pids\n").unwrap();
+        pass_on_controllers(folder.path()).unwrap();
+        assert_eq!("+memory", fs::read_to_string(folder.path().join("cgroup.subtree_control")).unwrap());
     }
 
     #[test]

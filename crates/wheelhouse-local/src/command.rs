@@ -15,6 +15,7 @@ pub(crate) struct Call {
     line: Vec<String>,
     command: Command,
     input: Option<String>,
+    impossible: Option<String>,
 }
 
 impl Call {
@@ -23,7 +24,12 @@ impl Call {
         let line = vec![program.as_ref().to_string_lossy().into_owned()];
         let mut command = Command::new(program);
         command.stdin(Stdio::null()).env("PATH", search_path()).kill_on_drop(true);
-        Self { doing: doing.into(), line, command, input: None }
+        Self { doing: doing.into(), line, command, input: None, impossible: None }
+    }
+
+    /// One that fails when it is called, for the reason given.
+    pub(crate) fn impossible(doing: impl Into<String>, reason: String) -> Self {
+        Self { impossible: Some(reason), ..Self::new(doing, "false") }
     }
 
     pub(crate) fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
@@ -59,6 +65,9 @@ impl Call {
 
     /// Runs it to its end; what it printed to standard output.
     pub(crate) async fn output(mut self) -> Result<String> {
+        if let Some(reason) = self.impossible {
+            return Err(Error::Refused(format!("cannot {}: {reason}", self.doing)));
+        }
         if self.input.is_some() {
             self.command.stdin(Stdio::piped());
         }

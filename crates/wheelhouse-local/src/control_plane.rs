@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     address_plan::{AddressPlan, Range},
+    binaries::Binaries,
     certificates::{Authority, Pair, Subject, ensure_service_account_key},
     error::Result,
     folders,
@@ -99,6 +100,7 @@ pub struct Settings {
 pub struct Credentials {
     /// Signs every certificate of the cluster.
     pub authority: Authority,
+    etcd_authority: Authority,
     etcd: Pair,
     etcd_client: Pair,
     api: Pair,
@@ -106,6 +108,13 @@ pub struct Credentials {
     front_proxy_authority: Authority,
     front_proxy: Pair,
     service_accounts: PathBuf,
+}
+
+/// What every component is started with.
+pub(crate) struct Kit<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) credentials: &'a Credentials,
+    pub(crate) binaries: &'a Binaries,
 }
 
 impl Settings {
@@ -124,6 +133,8 @@ impl Settings {
         let folder = self.certificates();
         let authority = Authority::ensure(&folder, "cluster-authority")?;
         let front_proxy_authority = Authority::ensure(&folder, "front-proxy-authority")?;
+        // Its own: whoever Kubernetes signs a certificate for has no business in etcd.
+        let etcd_authority = Authority::ensure(&folder, "etcd-authority")?;
         let api = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"]
             .into_iter()
             .fold(Subject::user("kube-apiserver"), Subject::called)
@@ -132,14 +143,14 @@ impl Settings {
             .at(Ipv4Addr::LOCALHOST)
             .at(self.services.address(1));
         let credentials = Credentials {
-            etcd: authority.ensure_leaf("etcd", &Subject::user("etcd").at(*self.ports.etcd.ip()))?,
-            etcd_client: authority
-                .ensure_leaf("etcd-client", &Subject::user("kube-apiserver-etcd-client"))?,
+            etcd: etcd_authority.ensure_leaf("etcd", &Subject::user("etcd").at(*self.ports.etcd.ip()))?,
+            etcd_client: etcd_authority.ensure_leaf("etcd-client", &Subject::user("kube-apiserver"))?,
             api: authority.ensure_leaf("kube-apiserver", &api)?,
             kubelet_client: authority.ensure_leaf("kubelet-client", &Subject::user(KUBELET_CLIENT))?,
             front_proxy: front_proxy_authority
                 .ensure_leaf("front-proxy", &Subject::user("front-proxy-client"))?,
             service_accounts: ensure_service_account_key(&folder)?,
+            etcd_authority,
             front_proxy_authority,
             authority,
         };
@@ -178,7 +189,7 @@ impl Settings {
     /// etcd's command line.
     pub fn etcd(&self, credentials: &Credentials) -> Vec<String> {
         let client = format!("https://{}", self.ports.etcd);
-        let peer = format!("http://{}", self.ports.etcd_peer);
+        let peer = format!("https://{}", self.ports.etcd_peer);
         Flags::default()
             .path("data-dir", &self.folder.join("etcd"))
             .flag("name", "etcd")
@@ -188,8 +199,11 @@ impl Settings {
             .flag("initial-advertise-peer-urls", &peer)
             .flag("initial-cluster", &format!("etcd={peer}"))
             .pair(("cert-file", "key-file"), &credentials.etcd)
-            .path("trusted-ca-file", credentials.authority.certificate())
+            .path("trusted-ca-file", credentials.etcd_authority.certificate())
             .flag("client-cert-auth", "true")
+            .pair(("peer-cert-file", "peer-key-file"), &credentials.etcd)
+            .path("peer-trusted-ca-file", credentials.etcd_authority.certificate())
+            .flag("peer-client-cert-auth", "true")
             // A cluster on one machine does not outlive a power cut anyway, and a
             // slow disk would make every test slow.
             .flag("unsafe-no-fsync", "true")
@@ -203,7 +217,7 @@ impl Settings {
         let api = self.ports.api;
         let flags = Flags::default()
             .flag("etcd-servers", &format!("https://{}", self.ports.etcd))
-            .path("etcd-cafile", credentials.authority.certificate())
+            .path("etcd-cafile", credentials.etcd_authority.certificate())
             .pair(("etcd-certfile", "etcd-keyfile"), &credentials.etcd_client)
             .flag("bind-address", &api.ip().to_string())
             .flag("advertise-address", &api.ip().to_string())

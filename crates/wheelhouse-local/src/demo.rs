@@ -11,10 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    core::v1::{Namespace, Pod},
-};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{Api, Client, api::ListParams};
 use serde_json::Value;
 
@@ -94,11 +91,7 @@ impl Demo {
             }
         }
         let stage = progress.stage("installing");
-        // In somebody's cluster there may be pods that never get ready; they are not ours to wait for.
-        let not_ours = match source {
-            Source::Nodes(_) => BTreeSet::new(),
-            Source::Registry(_) => self.pods(client).await?.into_iter().map(|pod| pod.pod).collect(),
-        };
+        let not_ours = self.pods_of_others(client).await?;
         for manifest in &self.deploy {
             taken_from(manifest, source).apply(client).await?;
         }
@@ -114,11 +107,13 @@ impl Demo {
     /// Takes everything out again, the samples first, so that their operators clean up after them.
     pub async fn uninstall(&self, client: &Client, progress: &Progress) -> Result<()> {
         let stage = progress.stage("uninstalling");
-        for manifest in self.samples.iter().rev().chain(self.deploy.iter().rev()) {
-            manifest.delete(client).await?;
-        }
-        for namespace in self.deploy.iter().filter(|manifest| manifest.kind() == "Namespace") {
-            wait_until_gone(client, namespace.name()).await?;
+        for manifests in [&self.samples, &self.deploy] {
+            for manifest in manifests.iter().rev() {
+                manifest.delete(client).await?;
+            }
+            for manifest in manifests {
+                wait_until_gone(client, manifest).await?;
+            }
         }
         stage.done();
         Ok(())
@@ -129,6 +124,18 @@ impl Demo {
         let says_one = |manifest: &&Manifest| manifest.object.pointer("/metadata/namespace").is_some();
         let all = self.deploy.iter().filter(says_one).chain(&self.samples);
         all.map(|manifest| manifest.namespace().to_owned()).collect()
+    }
+
+    /// The pods that are there already in namespaces that the demo does not make itself: they may
+    /// never get ready, and are not ours to wait for.
+    async fn pods_of_others(&self, client: &Client) -> Result<BTreeSet<String>> {
+        let is_made_here = |namespace: &str| self.namespaces_made().any(|made| made == namespace);
+        let pods = self.pods(client).await?.into_iter();
+        Ok(pods.filter(|pod| !is_made_here(&pod.namespace)).map(|pod| pod.pod).collect())
+    }
+
+    fn namespaces_made(&self) -> impl Iterator<Item = &str> {
+        self.deploy.iter().filter(|manifest| manifest.kind() == "Namespace").map(Manifest::name)
     }
 
     async fn pods(&self, client: &Client) -> Result<Vec<Running>> {
@@ -192,19 +199,15 @@ async fn wait_until_available(client: &Client, manifests: &[Manifest]) -> Result
     Ok(())
 }
 
-async fn wait_until_gone(client: &Client, namespace: &str) -> Result<()> {
-    let api: Api<Namespace> = Api::all(client.clone());
+async fn wait_until_gone(client: &Client, manifest: &Manifest) -> Result<()> {
     let begun = Instant::now();
-    while api
-        .get_opt(namespace)
-        .await
-        .map_err(Error::api(format!("look at namespace {namespace}")))?
-        .is_some()
-    {
+    while manifest.exists(client).await? {
         if begun.elapsed() > PATIENCE {
-            let seconds = PATIENCE.as_secs();
             return Err(Error::Refused(format!(
-                "namespace {namespace} is still there after {seconds} s: something in it has a finalizer that nobody removes"
+                "{} {} is still there after {} s: it, or something in it, has a finalizer that nobody removes",
+                manifest.kind(),
+                manifest.name(),
+                PATIENCE.as_secs()
             )));
         }
         tokio::time::sleep(Duration::from_millis(500)).await;

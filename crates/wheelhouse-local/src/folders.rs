@@ -4,7 +4,7 @@
 use std::{
     fs::{self, File},
     io::Write,
-    os::unix::fs::MetadataExt as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -62,7 +62,15 @@ impl Lock {
 
     /// For what there is only one of on this host, whatever folders a user has chosen.
     pub async fn on_host(name: &str, on_wait: impl FnOnce(&str)) -> Result<Self> {
-        Self::take(PathBuf::from(format!("/run/lock/wheelhouse-{name}.lock")), on_wait).await
+        // Each user has a folder of their own for them: in a shared one, anybody could hold root up.
+        let folder = if nix::unistd::geteuid().is_root() {
+            PathBuf::from("/run")
+        } else {
+            let state = state();
+            from_env("XDG_RUNTIME_DIR").unwrap_or_else(|| state.parent().unwrap_or(&state).to_owned())
+        };
+        create_folder(&folder)?;
+        Self::take(folder.join(format!("wheelhouse-{name}.lock")), on_wait).await
     }
 
     async fn take(path: PathBuf, on_wait: impl FnOnce(&str)) -> Result<Self> {
@@ -73,6 +81,7 @@ impl Lock {
                 .truncate(false)
                 .read(true)
                 .write(true)
+                .custom_flags(nix::libc::O_NOFOLLOW)
                 .open(&path)
                 .map_err(Error::file("open the lock", &path))?;
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -118,7 +127,16 @@ pub(crate) fn create_folder(path: &Path) -> Result<()> {
 
 /// Writes a file so that readers see the old content or the new, never half of it.
 pub(crate) fn write_file(path: &Path, content: impl AsRef<[u8]>, mode: u32) -> Result<()> {
-    use std::os::unix::fs::OpenOptionsExt as _;
+    write_file_of(path, content, mode, None)
+}
+
+/// The same, for a file that belongs to this user and group.
+pub(crate) fn write_file_of(
+    path: &Path,
+    content: impl AsRef<[u8]>,
+    mode: u32,
+    owner: Option<(u32, u32)>,
+) -> Result<()> {
     if let Some(folder) = path.parent() {
         create_folder(folder)?;
     }
@@ -132,6 +150,9 @@ pub(crate) fn write_file(path: &Path, content: impl AsRef<[u8]>, mode: u32) -> R
         .mode(mode)
         .open(&partial)
         .and_then(|mut file| {
+            if let Some((user, group)) = owner {
+                fchown(&file, Some(user), Some(group))?;
+            }
             file.write_all(content.as_ref())?;
             file.sync_all()
         })

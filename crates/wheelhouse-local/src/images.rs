@@ -83,6 +83,7 @@ impl Image {
         })
         .await?;
         if !archive.exists() {
+            remove_partials()?;
             let stage = progress.stage(format!("building the image {} (about half a minute)", self.name));
             let built = self.build(&archive).await;
             clear_storage().await?;
@@ -154,6 +155,19 @@ impl Image {
         }
         Ok(())
     }
+}
+
+/// What a killed build left; the lock says that no build is running.
+fn remove_partials() -> Result<()> {
+    let folder = folders::cache().join("images");
+    folders::create_folder(&folder)?;
+    folders::remove_folder(&storage())?;
+    for entry in fs::read_dir(&folder).map_err(Error::file("list", &folder))?.flatten() {
+        if entry.file_name().to_string_lossy().contains(".partial-") {
+            fs::remove_file(entry.path()).map_err(Error::file("remove", entry.path()))?;
+        }
+    }
+    Ok(())
 }
 
 const BASE_IMAGE: &str = "localhost/wheelhouse-base:latest";

@@ -9,7 +9,7 @@ use std::{
     net::SocketAddrV4,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -107,6 +107,13 @@ fn add(config: &mut Value, entry: &Entry) {
     config.insert("current-context".to_owned(), json!(name));
 }
 
+/// The authority of the cluster that carries a context's name.
+fn authority_of(config: &Value, context: &str) -> Option<String> {
+    let clusters = config.get("clusters")?.as_array()?;
+    let cluster = clusters.iter().find(|each| each.get("name").and_then(Value::as_str) == Some(context))?;
+    cluster.pointer("/cluster/certificate-authority-data")?.as_str().map(str::to_owned)
+}
+
 /// Takes the context out again; if it was selected, none is selected.
 fn remove(config: &mut Value, context: &str) {
     for section in ["clusters", "users", "contexts"] {
@@ -179,12 +186,19 @@ impl UserKubeconfig {
         self.change(|config| add(config, entry)).await
     }
 
-    /// Removes a context; a file that does not exist stays so.
-    pub async fn remove(&self, context: &str) -> Result<()> {
+    /// Removes a context; where `entry` is known, only if it is still that cluster's. A file that
+    /// does not exist stays so.
+    pub async fn remove(&self, context: &str, entry: Option<&Entry>) -> Result<()> {
         if !self.path.exists() {
             return Ok(());
         }
-        self.change(|config| remove(config, context)).await
+        self.change(|config| {
+            let found = authority_of(config, context);
+            if entry.is_none_or(|entry| found.as_ref() == Some(&entry.authority)) {
+                remove(config, context);
+            }
+        })
+        .await
     }
 
     /// The context that is selected.
@@ -212,14 +226,11 @@ impl UserKubeconfig {
         let metadata = fs::metadata(&self.path).ok();
         let mode = metadata.as_ref().map_or(0o600, |metadata| metadata.permissions().mode() & 0o777);
         let owner = metadata.map(|metadata| (metadata.uid(), metadata.gid())).or(self.owner);
-        folders::write_file(&self.path, to_yaml(&after), mode)?;
-        for path in created.iter().map(PathBuf::as_path).chain([self.path.as_path()]) {
-            if let Some((uid, gid)) = owner {
-                std::os::unix::fs::chown(path, Some(uid), Some(gid))
-                    .map_err(Error::file("hand over to its user", path))?;
-            }
+        if let (Some(folder), Some((user, group))) = (created, owner) {
+            std::os::unix::fs::chown(&folder, Some(user), Some(group))
+                .map_err(Error::file("hand over to its user", &folder))?;
         }
-        Ok(())
+        folders::write_file_of(&self.path, to_yaml(&after), mode, owner)
     }
 
     /// Makes the file's folder; its path, if it was not there.
@@ -250,13 +261,13 @@ impl KubectlLock {
         let mut path = kubeconfig.as_os_str().to_owned();
         path.push(".lock");
         let path = PathBuf::from(path);
-        let begun = Instant::now();
         loop {
             match File::options().write(true).create_new(true).open(&path) {
                 Ok(_) => return Ok(Self { path }),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                    // kubectl holds it for milliseconds; what is older belongs to something that died.
-                    if begun.elapsed() > Duration::from_secs(5) {
+                    // It is held for milliseconds; one that is older belongs to something that died.
+                    let made = fs::metadata(&path).and_then(|metadata| metadata.modified());
+                    if made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > Duration::from_secs(5))) {
                         let _ = fs::remove_file(&path);
                     }
                     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -320,7 +331,7 @@ users:
         assert_eq!("wheelhouse-demo", with_ours["current-context"]);
         assert_eq!(2, with_ours["clusters"].as_array().unwrap().len());
         assert_eq!("https://two", with_ours["clusters"][1]["cluster"]["server"]);
-        file.remove("wheelhouse-demo").await.unwrap();
+        file.remove("wheelhouse-demo", Some(&entry("https://any"))).await.unwrap();
         let mut after = file.read().unwrap();
         assert_eq!("", after["current-context"]);
         after["current-context"] = json!("work");
@@ -328,11 +339,22 @@ users:
     }
 
     #[tokio::test]
+    async fn another_clusters_context_of_the_same_name_stays() {
+        let (_folder, file) = file_with("");
+        file.add(&entry("https://one")).await.unwrap();
+        let another = Entry { authority: "WA==".to_owned(), ..entry("https://one") };
+        file.remove("wheelhouse-demo", Some(&another)).await.unwrap();
+        assert_eq!(Some("wheelhouse-demo".to_owned()), file.current_context());
+        file.remove("wheelhouse-demo", None).await.unwrap();
+        assert_eq!(Some(String::new()), file.current_context());
+    }
+
+    #[tokio::test]
     async fn a_selection_that_is_not_ours_is_left_alone_by_remove() {
         let (_folder, file) = file_with(THEIRS);
         file.add(&entry("https://one")).await.unwrap();
         file.change(|config| config["current-context"] = json!("work")).await.unwrap();
-        file.remove("wheelhouse-demo").await.unwrap();
+        file.remove("wheelhouse-demo", Some(&entry("https://any"))).await.unwrap();
         assert_eq!(Some("work".to_owned()), file.current_context());
     }
 

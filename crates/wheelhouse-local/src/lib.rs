@@ -13,6 +13,7 @@
 
 mod addons;
 pub mod address_plan;
+mod archive;
 pub mod binaries;
 pub mod certificates;
 mod cgroups;

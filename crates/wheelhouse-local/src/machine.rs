@@ -7,8 +7,13 @@
 //!   included, and with the last of them go all mounts, links, routes and
 //!   packet filter rules: they were never the host's.
 //! - No namespace has a name on the host, so none can be left behind.
+//! - What programs in a machine write to fixed places (/run, /var/log, /var/lib, the kernel's
+//!   settings) does not reach the host.
+//! - A machine counts as started only when it was set up to the end; one that was left halfway is
+//!   ended and started anew.
 
 use std::{
+    ffi::OsStr,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -17,11 +22,28 @@ use crate::{
     cgroups::Trees,
     command::Call,
     error::{Error, Result},
+    folders,
     processes::{self, Daemon, Process},
 };
 
 /// The first process of a machine; it does nothing but bury the dead.
 const INIT: &str = "catatonit";
+
+/// Says, in a machine's own /run, that it was set up to the end.
+const COMPLETE: &str = "/run/wheelhouse-complete";
+/// Where a machine sees the host's /var/lib.
+const HOST_STATE: &str = "/run/host-var-lib";
+/// What it does not see of that: the state of other nodes that may be on this host.
+const HIDDEN: [&str; 2] = ["cni", "kubelet"];
+/// What kubelet wants of the kernel.
+const KUBELET_SETTINGS: [(&str, &str); 6] = [
+    ("kernel/keys/root_maxbytes", "25000000"),
+    ("kernel/keys/root_maxkeys", "1000000"),
+    ("kernel/panic", "10"),
+    ("kernel/panic_on_oops", "1"),
+    ("vm/overcommit_memory", "1"),
+    ("vm/panic_on_oom", "0"),
+];
 
 /// One machine of a cluster, running or not.
 #[derive(Debug, Clone)]
@@ -65,19 +87,17 @@ impl Machine {
         }
     }
 
-    /// Starts it, unless it runs; whether it had to be started.
+    /// Starts it, unless it is complete; whether it had to be started. Then it is the caller's to
+    /// connect it and to call [`Self::complete`].
     pub(crate) async fn ensure(&self) -> Result<bool> {
         let Isolation::Own { trees, group } = &self.isolation else { return Ok(false) };
-        if self.init().is_some() {
+        if self.is_complete() {
             return Ok(false);
         }
-        // Whatever is left of an earlier one died with its first process.
         self.end().await?;
         trees.remove(group).await?;
         let daemons = format!("{group}/daemons");
         trees.create(&daemons)?;
-        let own_log = self.folder().join("log");
-        crate::folders::create_folder(&own_log)?;
 
         let wrapper = self
             .marked("init", "unshare")
@@ -86,18 +106,81 @@ impl Machine {
             .start()?;
         trees.add(&daemons, wrapper)?;
         trees.add(&daemons, self.wait_for_init().await?)?;
-
-        // Our own /run, so that sockets, locks and name files of the host and of
-        // other machines stay out of the way; our own /var/log for the same reason.
-        let setting_up = || format!("set up the machine {}", self.name);
-        self.call(setting_up(), "mount").args(["--make-rshared", "/"]).run().await?;
-        self.call(setting_up(), "mount")
-            .args(["-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run"])
-            .run()
-            .await?;
-        self.call(setting_up(), "mount").arg("--bind").arg(own_log).arg("/var/log").run().await?;
-        self.call(setting_up(), "hostname").arg(&self.name).run().await?;
+        self.set_up_mounts().await?;
+        self.set_up("hostname").arg(&self.name).run().await?;
         Ok(true)
+    }
+
+    /// Whether it runs and was set up to the end.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.init().is_some_and(|init| Path::new(&format!("/proc/{init}/root{COMPLETE}")).exists())
+    }
+
+    /// Marks it as set up to the end. The mark is in the machine's own /run, so it goes with it.
+    pub(crate) async fn complete(&self) -> Result<()> {
+        self.set_up("touch").arg(COMPLETE).run().await
+    }
+
+    fn set_up(&self, program: &str) -> Call {
+        self.call(format!("set up the machine {}", self.name), program)
+    }
+
+    /// Mounts over every place that the host has only once.
+    async fn set_up_mounts(&self) -> Result<()> {
+        let mount = |args: &[&OsStr]| self.set_up("mount").args(args).run();
+        let tmpfs = |at: &'static str| ["-t", "tmpfs", "-o", "mode=755", "tmpfs", at].map(OsStr::new);
+        mount(&tmpfs("/run")).await?;
+        let log = self.folder().join("log");
+        folders::create_folder(&log)?;
+        mount(&[OsStr::new("--bind"), log.as_os_str(), OsStr::new("/var/log")]).await?;
+        self.hide_host_state(&mount, &tmpfs("/var/lib")).await?;
+
+        // kubelet sets these to what it likes, for the whole host, unless they are so already.
+        for (setting, value) in KUBELET_SETTINGS {
+            let file = self.folder().join("kernel").join(setting);
+            folders::write_file(&file, format!("{value}\n"), 0o644)?;
+            let setting = Path::new("/proc/sys").join(setting);
+            if setting.exists() {
+                mount(&[OsStr::new("--bind"), file.as_os_str(), setting.as_os_str()]).await?;
+            }
+        }
+        mount(&["--make-rshared", "/"].map(OsStr::new)).await
+    }
+
+    /// Gives the machine a /var/lib of its own, because kubelet and the network plugins write to
+    /// fixed places in there. What else the host has there can still be read, by links.
+    async fn hide_host_state<F: Future<Output = Result<()>>>(
+        &self,
+        mount: &impl Fn(&[&OsStr]) -> F,
+        tmpfs: &[&OsStr],
+    ) -> Result<()> {
+        let inside = Path::new("/var/lib");
+        let ours = self.cluster.strip_prefix(inside).ok();
+        let is_hidden = |name: &OsStr| {
+            HIDDEN.iter().any(|hidden| name == *hidden) || ours.is_some_and(|ours| ours.starts_with(name))
+        };
+        let links: Vec<_> = std::fs::read_dir(inside)
+            .map_err(Error::file("list", inside))?
+            .flatten()
+            .filter(|entry| !is_hidden(&entry.file_name()))
+            .map(|entry| Path::new(HOST_STATE).join(entry.file_name()))
+            .collect();
+        self.set_up("mkdir").arg(HOST_STATE).run().await?;
+        mount(&["--rbind", "/var/lib", HOST_STATE].map(OsStr::new)).await?;
+        mount(tmpfs).await?;
+        if !links.is_empty() {
+            self.set_up("ln")
+                .args(["--symbolic", "--target-directory", "/var/lib", "--"])
+                .args(links)
+                .run()
+                .await?;
+        }
+        if let Some(ours) = ours {
+            self.set_up("mkdir").arg("--parents").arg(&self.cluster).run().await?;
+            let from = Path::new(HOST_STATE).join(ours);
+            mount(&[OsStr::new("--rbind"), from.as_os_str(), self.cluster.as_os_str()]).await?;
+        }
+        Ok(())
     }
 
     async fn wait_for_init(&self) -> Result<i32> {
@@ -129,9 +212,15 @@ impl Machine {
     }
 
     fn enter(&self, doing: impl Into<String>, namespaces: &[&str]) -> Call {
-        // Of a machine that is gone, nsenter says that there is no process 0.
-        let target = self.init().unwrap_or(0).to_string();
-        Call::new(doing, "nsenter").args(["--target", &target]).args(namespaces).arg("--")
+        match self.init() {
+            Some(init) => {
+                Call::new(doing, "nsenter").args(["--target", &init.to_string()]).args(namespaces).arg("--")
+            }
+            None => Call::impossible(
+                doing,
+                format!("{} is not running; `wheelhouse local up` starts it", self.name),
+            ),
+        }
     }
 
     /// Starts a component, unless it runs.
@@ -209,7 +298,7 @@ impl Machine {
         log_path(&self.cluster, &format!("{}/{component}", self.name))
     }
 
-    fn marked(&self, component: &str, program: impl AsRef<std::ffi::OsStr>) -> Daemon {
+    fn marked(&self, component: &str, program: impl AsRef<OsStr>) -> Daemon {
         Daemon::new(&self.cluster, &format!("{}/{component}", self.name), self.log(component), program)
     }
 

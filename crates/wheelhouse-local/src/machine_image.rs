@@ -22,9 +22,10 @@ use crate::{
 /// What the image is called on every node.
 pub(crate) const NAME: &str = "wheelhouse.dev/machine:local";
 
-/// The programs that the image is made of: where they are on the host, and in the image.
-pub(crate) const PROGRAMS: [(&str, &str); 2] =
-    [("/usr/bin/catatonit", "pause"), ("/usr/bin/busybox", "bin/busybox")];
+/// The programs that the image is made of: where they are on the host and in the image, and the
+/// Debian package that brings them.
+pub(crate) const PROGRAMS: [(&str, &str, &str); 2] =
+    [("/usr/bin/catatonit", "pause", "catatonit"), ("/usr/bin/busybox", "bin/busybox", "busybox-static")];
 
 /// The commands that the helper pods' scripts use.
 const SHELL_COMMANDS: [&str; 4] = ["sh", "mkdir", "chmod", "rm"];
@@ -36,7 +37,7 @@ pub(crate) fn ensure(path: &Path) -> Result<()> {
     }
     let programs = PROGRAMS
         .into_iter()
-        .map(|(host, inside)| {
+        .map(|(host, inside, _)| {
             let host = on_host(host);
             Ok((inside, fs::read(&host).map_err(Error::file("read", &host))?))
         })

@@ -98,14 +98,28 @@ impl Manifest {
 
     /// Deletes it, and what it owns; one that is not there is fine.
     pub async fn delete(&self, client: &Client) -> Result<()> {
-        let api = match self.api(client).await {
-            // A kind that is gone has no objects left.
-            Err(Error::Api { source, .. }) if matches!(*source, kube::Error::Discovery(_)) => return Ok(()),
-            api => api?,
-        };
+        let Some(api) = self.api_if_served(client).await? else { return Ok(()) };
         match api.delete(self.name(), &DeleteParams::background()).await {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             done => done.map_err(Error::api(format!("delete {}", self.described()))).map(drop),
+        }
+    }
+
+    /// Whether it is there.
+    pub async fn exists(&self, client: &Client) -> Result<bool> {
+        let Some(api) = self.api_if_served(client).await? else { return Ok(false) };
+        let found = api.get_opt(self.name()).await;
+        found.map(|found| found.is_some()).map_err(Error::api(format!("look for {}", self.described())))
+    }
+
+    /// A kind that is gone has no objects left.
+    async fn api_if_served(&self, client: &Client) -> Result<Option<Api<DynamicObject>>> {
+        match self.api(client).await {
+            Err(Error::Api { source, .. }) if matches!(*source, kube::Error::Discovery(_)) => Ok(None),
+            Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(status) if status.code == 404) => {
+                Ok(None)
+            }
+            api => api.map(Some),
         }
     }
 }

@@ -20,13 +20,19 @@ pub(crate) fn host_link(plan: &AddressPlan) -> String {
 }
 
 /// Joins the control plane's machine and this host.
-pub(crate) async fn connect_control_plane(plan: &AddressPlan, machine: &Machine) -> Result<()> {
+///
+/// The link carries the cluster's unique name `owner`, so that nobody takes away another's.
+pub(crate) async fn connect_control_plane(plan: &AddressPlan, owner: &str, machine: &Machine) -> Result<()> {
     let doing = "set up the network of the control plane";
     run_inside(machine, doing, &control_plane_commands(plan)).await?;
     allow_forwarding(machine, doing).await?;
     let init = machine.init().ok_or_else(|| machine.problem("init", "is not running"))?;
     let link = host_link(plan);
-    ip(Call::new(doing, "ip"), &[format!("link add {link} type veth peer name host netns {init}")]).await?;
+    let plug_in = [
+        format!("link add {link} type veth peer name host netns {init}"),
+        format!("link set {link} alias {owner}"),
+    ];
+    ip(Call::new(doing, "ip"), &plug_in).await?;
     run_inside(machine, doing, &["link set host master machines up".to_owned()]).await?;
     ip(Call::new(doing, "ip"), &host_commands(plan)).await
 }
@@ -41,6 +47,8 @@ pub(crate) async fn connect_node(
     let doing = format!("set up the network of node {number}");
     let init = node.init().ok_or_else(|| node.problem("init", "is not running"))?;
     let port = node_port(number);
+    // That of an earlier machine goes with its network, but only a moment later.
+    delete_link(control_plane.call_in_network(&doing, "ip"), &port).await?;
     let plug_in = [
         format!("link add {port} type veth peer name eth0 netns {init}"),
         format!("link set {port} master machines up"),
@@ -68,11 +76,23 @@ pub(crate) async fn is_connected(control_plane: &Machine, number: u8) -> Result<
     Ok(shown.split_whitespace().nth(1).is_none_or(|state| state != "DOWN"))
 }
 
-/// Takes the host's link away; with it goes its route. One that is not there is fine.
-pub(crate) async fn disconnect_host(plan: &AddressPlan) -> Result<()> {
-    let link = host_link(plan);
-    let doing = "take the host's link out of the cluster";
-    match Call::new(doing, "ip").args(["link", "delete", "dev", &link]).run().await {
+/// Takes the host's link away, if it is the one of `owner`; with it go its routes.
+pub(crate) async fn disconnect_host(plan: &AddressPlan, owner: &str) -> Result<()> {
+    if owner_of_link(plan).as_deref() != Some(owner) {
+        return Ok(());
+    }
+    delete_link(Call::new("take the host's link out of the cluster", "ip"), &host_link(plan)).await
+}
+
+/// The unique name of the cluster that a slot's link belongs to, if there is one.
+pub(crate) fn owner_of_link(plan: &AddressPlan) -> Option<String> {
+    let alias = std::fs::read_to_string(format!("/sys/class/net/{}/ifalias", host_link(plan))).ok()?;
+    Some(alias.trim().to_owned())
+}
+
+/// One that is not there is fine.
+async fn delete_link(ip: Call, link: &str) -> Result<()> {
+    match ip.args(["link", "delete", "dev", link]).run().await {
         Err(Error::Command { outcome, .. }) if outcome.contains("Cannot find device") => Ok(()),
         done => done,
     }

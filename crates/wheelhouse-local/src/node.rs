@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use crate::{
     address_plan::AddressPlan,
-    binaries::Binaries,
+    archive::ArchivedImages,
     certificates::Subject,
     command::Call,
-    control_plane::{Credentials, Settings},
+    control_plane::Kit,
     error::{Error, Result},
     folders,
     machine::Machine,
@@ -70,17 +70,12 @@ impl Node {
 
         let image = self.file("machine-image.tar");
         machine_image::ensure(&image)?;
-        self.load(&image).await.map(drop)
+        self.load(&image, &ArchivedImages::Docker(vec![machine_image::NAME.to_owned()])).await
     }
 
     /// Starts kubelet and kube-proxy.
-    pub(crate) fn ensure_kubelet(
-        &self,
-        plan: &AddressPlan,
-        settings: &Settings,
-        credentials: &Credentials,
-        binaries: &Binaries,
-    ) -> Result<()> {
+    pub(crate) fn ensure_kubelet(&self, plan: &AddressPlan, kit: &Kit<'_>) -> Result<()> {
+        let Kit { settings, credentials, binaries } = kit;
         let name = name(self.number);
         let address = plan.node(self.number);
         let serving =
@@ -111,34 +106,45 @@ impl Node {
             format!("--hostname-override={name}"),
         ];
         self.machine.ensure_daemon("kubelet", &binaries.program("kubelet"), &args)?;
-        ensure_kube_proxy(&self.machine, &name, plan, settings, credentials, binaries)
+        ensure_kube_proxy(&self.machine, &name, plan, kit)
     }
 
-    /// Loads the images of a file in the format of `docker save` or of an OCI archive; their names.
-    pub(crate) async fn load(&self, archive: &Path) -> Result<Vec<String>> {
-        let file = std::fs::File::open(archive).map_err(Error::file("open the image", archive))?;
-        // By standard input, because a machine does not see the host's /run and /var/log.
-        let said =
-            self.ctr(&["--namespace", "k8s.io", "images", "import", "-"]).input_file(file).output().await?;
-        let names: Vec<_> = said
-            .lines()
-            .filter_map(|line| line.strip_prefix("unpacking ")?.split(' ').next())
-            .map(str::to_owned)
-            .collect();
-        if names.is_empty() {
-            return Err(Error::Malformed {
-                path: archive.to_owned(),
-                expected: "an archive with a named image",
-                problem: "it holds none: write it with `docker save NAME:TAG`, or `buildah push IMAGE docker-archive:FILE:NAME:TAG`".to_owned(),
-            });
+    /// Loads the images of an archive; `images` says what is in it.
+    pub(crate) async fn load(&self, archive: &Path, images: &ArchivedImages) -> Result<()> {
+        // containerd keeps an image without `docker save`'s list of names only if it is told which.
+        let bases: Vec<Option<&str>> = match images {
+            ArchivedImages::Docker(_) => vec![None],
+            ArchivedImages::Oci(names) => {
+                names.iter().map(|name| name.rsplit_once(':').map(|(base, _)| base)).collect()
+            }
+        };
+        for base in bases {
+            let file = std::fs::File::open(archive).map_err(Error::file("open the image", archive))?;
+            let named: Vec<_> = base.iter().flat_map(|base| ["--base-name", *base]).collect();
+            // By standard input, because a machine does not see the host's /run and /var/log.
+            self.ctr(&["images", "import"]).args(named).arg("-").input_file(file).output().await?;
         }
-        Ok(names)
+        let known = self.ctr(&["images", "list", "--quiet"]).output().await?;
+        match images.names().iter().find(|name| !known.lines().any(|line| is_same_image(line, name))) {
+            None => Ok(()),
+            Some(lost) => Err(Error::Malformed {
+                path: archive.to_owned(),
+                expected: "an archive that containerd can load",
+                problem: format!("{lost} was not among the images of {} afterwards", name(self.number)),
+            }),
+        }
     }
 
     fn ctr(&self, args: &[&str]) -> Call {
         let doing = format!("talk to the containerd of {}", name(self.number));
-        self.machine.call(doing, "ctr").args(["--address", CONTAINERD]).args(args)
+        self.machine.call(doing, "ctr").args(["--address", CONTAINERD, "--namespace", "k8s.io"]).args(args)
     }
+}
+
+/// Docker leaves its own registry out of names, and containerd puts it in.
+fn is_same_image(known: &str, name: &str) -> bool {
+    known == name
+        || ["docker.io/", "docker.io/library/"].iter().any(|prefix| known.strip_prefix(prefix) == Some(name))
 }
 
 /// Starts kube-proxy in a machine; on the control plane's it takes the part of a node, so that
@@ -147,10 +153,9 @@ pub(crate) fn ensure_kube_proxy(
     machine: &Machine,
     as_node: &str,
     plan: &AddressPlan,
-    settings: &Settings,
-    credentials: &Credentials,
-    binaries: &Binaries,
+    kit: &Kit<'_>,
 ) -> Result<()> {
+    let Kit { settings, credentials, binaries } = kit;
     let kubeconfig =
         settings.ensure_kubeconfig(credentials, "kube-proxy", &Subject::user("system:kube-proxy"))?;
     let config = machine.folder().join("kube-proxy.json");

@@ -33,7 +33,7 @@ const ROOM_FOR_A_CONTROL_PLANE: u64 = 512 << 20;
 
 /// Whether a control plane alone can be started here.
 pub(crate) fn control_plane_only() -> Result<()> {
-    let missing = [packages(&[("setsid", "util-linux")]), room(ROOM_FOR_A_CONTROL_PLANE)];
+    let missing = [install(missing_packages(&[("setsid", "util-linux")])), room(ROOM_FOR_A_CONTROL_PLANE)];
     verdict("a control plane", missing.into_iter().flatten())
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn nodes(count: u8) -> Result<Trees> {
                 .to_owned(),
         );
     }
-    missing.extend(packages(&PROGRAMS));
+    missing.extend(install([missing_packages(&PROGRAMS), missing_node_packages()].concat()));
     let trees = Trees::detect()?;
     let controllers = trees.missing();
     if !controllers.is_empty() {
@@ -59,26 +59,48 @@ pub(crate) fn nodes(count: u8) -> Result<Trees> {
     verdict("a cluster with nodes", missing).map(|()| trees)
 }
 
-/// One sentence for all packages, because one command installs them.
-fn packages(programs: &[(&str, &str)]) -> Option<String> {
-    let mut names: Vec<&str> =
-        programs.iter().filter(|(program, _)| !is_installed(program)).map(|(_, package)| *package).collect();
-    if programs.len() > 1 {
-        let is_static = |path: &str| machine_image::on_host(path).exists();
-        names.extend(
-            machine_image::PROGRAMS
-                .iter()
-                .filter(|(path, _)| !is_static(path))
-                .map(|(path, _)| if path.ends_with("busybox") { "busybox-static" } else { "catatonit" }),
-        );
-        if NETWORK_PLUGINS.iter().any(|plugin| !Path::new("/usr/lib/cni").join(plugin).exists()) {
-            names.push("containernetworking-plugins");
+/// The packages of the programs that are missing.
+fn missing_packages(programs: &[(&'static str, &'static str)]) -> Vec<&'static str> {
+    programs.iter().filter(|(program, _)| !is_installed(program)).map(|(_, package)| *package).collect()
+}
+
+/// The packages of what a node needs beside programs: network plugins, and static programs for its image.
+fn missing_node_packages() -> Vec<&'static str> {
+    let mut names = Vec::new();
+    if NETWORK_PLUGINS.iter().any(|plugin| !Path::new("/usr/lib/cni").join(plugin).is_file()) {
+        names.push("containernetworking-plugins");
+    }
+    for (path, _, package) in machine_image::PROGRAMS {
+        let file = machine_image::on_host(path);
+        if !std::fs::read(&file).is_ok_and(|content| is_static(&content)) {
+            names.push(package);
         }
     }
-    names.sort_unstable();
-    names.dedup();
-    (!names.is_empty())
-        .then(|| format!("install what is missing with `apt-get install -y {}`", names.join(" ")))
+    names
+}
+
+/// Whether a program needs no loader: no segment of its ELF file names one. Debian's plain
+/// `busybox` does, and would not start in an image of its own.
+fn is_static(elf: &[u8]) -> bool {
+    const NAMES_A_LOADER: u32 = 3;
+    let number = |at: usize, size: usize| -> Option<u64> {
+        let bytes = elf.get(at..at.checked_add(size)?)?;
+        Some(bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+    };
+    let segments = || -> Option<Vec<u64>> {
+        let (start, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
+        (0..count).map(|index| number(usize::try_from(start + index * size).ok()?, 4)).collect()
+    };
+    let is_elf_64 = elf.starts_with(b"\x7fELF\x02");
+    is_elf_64 && segments().is_some_and(|kinds| !kinds.contains(&u64::from(NAMES_A_LOADER)))
+}
+
+/// One sentence for all packages, because one command installs them.
+fn install(mut packages: Vec<&str>) -> Option<String> {
+    packages.sort_unstable();
+    packages.dedup();
+    (!packages.is_empty())
+        .then(|| format!("install what is missing with `apt-get install -y {}`", packages.join(" ")))
 }
 
 fn room(needed: u64) -> Option<String> {
@@ -111,8 +133,22 @@ mod tests {
 
     #[test]
     fn packages_are_named_once_and_by_the_command_that_installs_them() {
-        let missing = packages(&[("no-such-program", "a-package"), ("no-such-other", "a-package")]).unwrap();
-        assert!(missing.contains("`apt-get install -y a-package"), "{missing}");
-        assert_eq!(1, missing.matches("a-package").count());
+        let missing = missing_packages(&[
+            ("no-such-program", "a-package"),
+            ("no-such-other", "a-package"),
+            ("sh", "dash"),
+        ]);
+        assert_eq!(
+            Some("install what is missing with `apt-get install -y a-package`".to_owned()),
+            install(missing)
+        );
+        assert_eq!(None, install(Vec::new()));
+    }
+
+    #[test]
+    fn a_program_that_needs_a_loader_is_not_static() {
+        assert!(!is_static(&std::fs::read("/bin/sh").unwrap()), "Debian's shell is linked dynamically");
+        assert!(!is_static(b"#!/bin/sh\n"));
+        assert!(!is_static(b"\x7fELF\x02"));
     }
 }

@@ -28,6 +28,7 @@ impl Host {
                 ("route", lines(&output("ip", &["route", "show", "table", "all"]))),
                 ("packet filter rule", lines(&output("iptables-save", &[]))),
                 ("control group", control_groups()),
+                ("kernel setting", kernel_settings()),
                 ("file", files()),
             ],
         }
@@ -107,6 +108,13 @@ fn links() -> BTreeSet<String> {
         .collect()
 }
 
+/// What kubelet likes to set for the whole host.
+fn kernel_settings() -> BTreeSet<String> {
+    let settings = ["kernel/panic", "kernel/panic_on_oops", "vm/overcommit_memory", "vm/panic_on_oom"];
+    let value = |setting: &&str| fs::read_to_string(Path::new("/proc/sys").join(setting)).unwrap_or_default();
+    settings.iter().map(|setting| format!("{setting} = {}", value(setting).trim())).collect()
+}
+
 /// Groups of clusters and pods; others come and go on a busy host.
 fn control_groups() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
@@ -117,11 +125,21 @@ fn control_groups() -> BTreeSet<String> {
 /// The places where container runtimes and Kubernetes leave files.
 fn files() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for (folder, depth) in
-        [("/run", 3), ("/var/lib", 1), ("/var/log", 1), ("/etc", 1), ("/opt", 2), ("/usr/libexec", 2)]
-    {
+    for (folder, depth) in [
+        ("/run", 3),
+        ("/var/lib", 1),
+        ("/var/lib/cni", 4),
+        ("/var/lib/containerd", 2),
+        ("/var/lib/kubelet", 4),
+        ("/var/log", 1),
+        ("/etc", 1),
+        ("/opt", 2),
+        ("/usr/libexec", 2),
+    ] {
         walk(Path::new(folder), depth, &mut found);
     }
+    // An ordinary host is busy in there.
+    found.retain(|path| !path.starts_with("/run/systemd") && !path.starts_with("/run/user"));
     found
 }
 
@@ -135,9 +153,10 @@ fn walk(folder: &Path, depth: u8, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Rules without their counters and the time they were listed at.
+/// Rules without their counters and the time they were listed at, routes without their age.
 fn lines(text: &str) -> BTreeSet<String> {
-    text.lines().filter(|line| !line.starts_with(['#', ':'])).map(str::to_owned).collect()
+    let without_age = |line: &str| line.split(" expires ").next().unwrap_or(line).to_owned();
+    text.lines().filter(|line| !line.starts_with(['#', ':'])).map(without_age).collect()
 }
 
 fn output(program: &str, args: &[&str]) -> String {

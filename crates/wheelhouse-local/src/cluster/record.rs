@@ -52,9 +52,12 @@ pub enum Kind {
     },
 }
 
-/// The file of a cluster's record.
+/// The file of a cluster's record, in its folder.
+pub(super) const FILE: &str = "cluster.json";
+
+/// Where a cluster's record is.
 pub(super) fn path(folder: &Path) -> PathBuf {
-    folder.join("cluster.json")
+    folder.join(FILE)
 }
 
 impl Record {
@@ -121,12 +124,19 @@ impl Record {
 }
 
 /// The sockets that kubelet makes below a cluster's folder, the longest of them.
-const LONGEST_SOCKET: &str = "/node-16/kubelet/device-plugins/kubelet.sock";
+const LONGEST_SOCKET: &str = "/node-16/kubelet/pod-resources/kubelet.sock";
 /// What the kernel takes as the path of a socket.
 const MAX_SOCKET_PATH: usize = 107;
 
-/// A folder whose path is too long would make kubelet fail, with words that nobody understands.
+/// A path that is too long, or that has letters which mean something in configuration files, would
+/// make kubelet or containerd fail, with words that nobody understands.
 pub(super) fn check_folder(folder: &Path) -> Result<()> {
+    let text = folder.to_string_lossy();
+    if !text.chars().all(|each| each.is_ascii_alphanumeric() || "/._-".contains(each)) {
+        return Err(Error::Refused(format!(
+            "the cluster's folder {text} has characters other than letters, digits and /._- in its path: choose another WHEELHOUSE_STATE_DIR"
+        )));
+    }
     let longest = MAX_SOCKET_PATH - LONGEST_SOCKET.len();
     if folder.as_os_str().len() <= longest {
         return Ok(());

@@ -45,8 +45,8 @@ pub struct Status {
 pub struct NodeStatus {
     /// Its name.
     pub name: String,
-    /// Whether its plug is in.
-    pub connected: bool,
+    /// Whether its plug is in; none where that could not be seen.
+    pub connected: Option<bool>,
     /// Whether Kubernetes calls it ready; none where the API server did not say.
     pub ready: Option<bool>,
 }
@@ -93,7 +93,7 @@ impl Cluster {
         let mut nodes = Vec::new();
         for number in 1..=count {
             let name = node::name(number);
-            let connected = network::is_connected(&control_plane, number).await.unwrap_or(false);
+            let connected = network::is_connected(&control_plane, number).await.ok();
             let ready = ready.as_ref().map(|ready| ready.contains(&name));
             nodes.push(NodeStatus { name, connected, ready });
         }
@@ -105,11 +105,7 @@ impl Cluster {
         let api: Api<NodeObject> = Api::all(self.client().await.ok()?);
         let list_params = ListParams::default();
         let listed = tokio::time::timeout(Duration::from_secs(3), api.list(&list_params)).await.ok()?.ok()?;
-        let is_ready = |node: &NodeObject| {
-            let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
-            conditions
-                .is_some_and(|all| all.iter().any(|each| each.type_ == "Ready" && each.status == "True"))
-        };
+
         Some(
             listed
                 .items
@@ -119,4 +115,10 @@ impl Cluster {
                 .collect(),
         )
     }
+}
+
+/// Whether Kubernetes calls a node ready.
+pub(super) fn is_ready(node: &NodeObject) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.is_some_and(|all| all.iter().any(|each| each.type_ == "Ready" && each.status == "True"))
 }
