@@ -7,6 +7,7 @@ pub(crate) mod host;
 use std::{
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    sync::Once,
     time::{Duration, Instant},
 };
 
@@ -58,7 +59,10 @@ impl Said {
 impl Wheelhouse {
     /// A world without clusters.
     pub(crate) fn new() -> Self {
-        Self { folder: tempfile::Builder::new().prefix("wh-").tempdir().unwrap(), clusters: Vec::new() }
+        static SWEPT: Once = Once::new();
+        SWEPT.call_once(sweep);
+        let prefix = format!("{PREFIX}{}-", std::process::id());
+        Self { folder: tempfile::Builder::new().prefix(&prefix).tempdir().unwrap(), clusters: Vec::new() }
     }
 
     /// The clusters' folder.
@@ -146,6 +150,32 @@ impl Drop for Wheelhouse {
                 panic!("{cluster} did not go down: {}", said.stderr);
             }
         }
+    }
+}
+
+/// The folder of a world is named by the process whose it is.
+const PREFIX: &str = "wh-";
+
+/// Takes down the clusters of test runs that were killed.
+fn sweep() {
+    for entry in std::fs::read_dir(std::env::temp_dir()).unwrap().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
+        let Some(owner) = owner.filter(|owner| owner.parse::<u32>().is_ok()) else { continue };
+        if Path::new("/proc").join(owner).exists() {
+            continue;
+        }
+        let state = entry.path().join("state");
+        for cluster in std::fs::read_dir(&state).into_iter().flatten().flatten() {
+            let down = Command::new(env!("CARGO_BIN_EXE_wheelhouse"))
+                .args(["local", "down"])
+                .arg(cluster.file_name())
+                .env("WHEELHOUSE_STATE_DIR", &state)
+                .env("KUBECONFIG", entry.path().join("kubeconfig"))
+                .output();
+            eprintln!("took down what a killed test run left: {down:?}");
+        }
+        let _ = std::fs::remove_dir_all(entry.path());
     }
 }
 

@@ -11,13 +11,16 @@
 use std::{
     fs::{self, File},
     io::{ErrorKind, Write as _},
-    os::unix::process::CommandExt as _,
+    os::unix::{fs::MetadataExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
-use nix::fcntl::{Flock, FlockArg};
+use nix::{
+    fcntl::{Flock, FlockArg},
+    unistd::geteuid,
+};
 
 use crate::error::{Error, Result};
 
@@ -68,12 +71,12 @@ impl Scratch {
             let path = folder.path().join(LOCK);
             let file = File::create(&path).map_err(Error::file("create", &path))?;
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-                Ok(lock) => {
+                Ok(lock) if path.exists() => {
                     let guardian = guardian(folder.path())?;
                     return Ok(Self { path: folder.keep(), guardian, _lock: lock });
                 }
-                // Somebody's sweep came between the two lines above.
-                Err((_, nix::errno::Errno::EWOULDBLOCK)) => {}
+                // Somebody's sweep came between the two lines above, or is at it.
+                Ok(_) | Err((_, nix::errno::Errno::EWOULDBLOCK)) => {}
                 Err((_, errno)) => return Err(Error::file("lock", &path)(errno.into())),
             }
         }
@@ -121,8 +124,11 @@ fn guardian(folder: &Path) -> Result<Child> {
 fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
-        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        if ours && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+        let named = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        // Another user's folder is theirs to sweep, and may hold anything.
+        let ours =
+            entry.metadata().is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == geteuid().as_raw());
+        if named && ours {
             sweep_one(&entry.path());
         }
     }
