@@ -313,7 +313,7 @@ fn table(all: &[Status]) -> String {
                 )
             })
             .collect();
-        let created = status.created.strftime("%Y-%m-%d %H:%M:%S");
+        let created = status.created.strftime("%Y-%m-%d %H:%M:%S").to_string();
         text.push_str(&format!(
             "{:<16} {state:<12} {:<28} {created:<24} {}\n",
             status.name,
@@ -349,4 +349,34 @@ async fn kubectl(cluster: Cluster, args: Vec<String>) -> Result<ExitCode> {
     }
     let error = command.exec();
     Err(error).with_context(|| format!("cannot run {}", kubectl.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use wheelhouse_local::cluster::NodeStatus;
+
+    use super::*;
+
+    #[test]
+    fn the_table_tells_how_each_cluster_is_and_what_to_do() {
+        let node = |name: &str, connected, ready| NodeStatus { name: name.to_owned(), connected, ready };
+        let status = |name: &str, health, nodes| Status {
+            name: name.to_owned(),
+            health,
+            server: "https://198.18.0.2:6443".to_owned(),
+            created: "2026-01-02T03:04:05Z".parse().unwrap(),
+            nodes,
+        };
+        let missing = vec!["node-2/kubelet".to_owned()];
+        insta::assert_snapshot!(table(&[
+            status("fine", Health::Running, vec![node("node-1", Some(true), Some(true))]),
+            status(
+                "half",
+                Health::HalfDead { missing },
+                vec![node("node-1", Some(false), Some(false)), node("node-2", None, None)]
+            ),
+            status("dead", Health::Dead, Vec::new()),
+            status("killed", Health::Unfinished, Vec::new()),
+        ]));
+    }
 }

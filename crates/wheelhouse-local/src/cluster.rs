@@ -22,7 +22,7 @@ use sha2::{Digest as _, Sha256};
 
 pub use self::{
     record::{Kind, Phase, Record},
-    status::{Health, Status},
+    status::{Health, NodeStatus, Status},
 };
 use crate::{
     address_plan::AddressPlan,
