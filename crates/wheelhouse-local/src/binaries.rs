@@ -173,7 +173,8 @@ fn intact(folder: &Path) -> bool {
     read().unwrap_or(false)
 }
 
-fn checksum(path: &Path) -> Result<String> {
+/// What a file's content hashes to.
+pub(crate) fn checksum(path: &Path) -> Result<String> {
     let mut hash = Sha256::new();
     let mut file = fs::File::open(path).map_err(Error::file("open", path))?;
     let mut buffer = vec![0; 1 << 20];

@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     address_plan::{self, Range},
-    binaries::hex,
+    binaries::{checksum, hex},
     command::{Call, is_installed},
     error::{Error, Result},
     folders::{self, Lock},
@@ -73,7 +73,7 @@ impl Image {
     /// The archive of the image as it is now; built if the cache does not have it.
     pub async fn ensure(&self, progress: &Progress) -> Result<PathBuf> {
         let archive = folders::cache().join("images").join(format!("{}-{}.tar", self.name, self.key()?));
-        if archive.exists() {
+        if is_intact(&archive) {
             return Ok(archive);
         }
         check_tools()?;
@@ -82,7 +82,7 @@ impl Image {
             progress.line(format!("process {holder} is building images; waiting for it"));
         })
         .await?;
-        if !archive.exists() {
+        if !is_intact(&archive) {
             remove_partials()?;
             let stage = progress.stage(format!("building the image {} (about half a minute)", self.name));
             let built = self.build(&archive).await;
@@ -137,7 +137,7 @@ impl Image {
         let partial = archive.with_extension(format!("partial-{}", std::process::id()));
         let target = format!("docker-archive:{}:{}", partial.display(), self.reference());
         buildah(&doing).args(["push", "--quiet", &self.reference(), &target]).run().await?;
-        fs::rename(&partial, archive).map_err(Error::file("put the finished image at", archive))
+        put(&partial, archive)
     }
 
     /// Archives of what this image was before.
@@ -145,11 +145,12 @@ impl Image {
         let folder = current.parent().unwrap_or(current);
         for path in files(folder)? {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let is_ours = name.strip_prefix(&self.name).is_some_and(|rest| {
-                rest.strip_prefix('-')
-                    .is_some_and(|key| key.len() == "0123456789ab.tar".len() && key.ends_with(".tar"))
-            });
-            if is_ours && path != current {
+            // The name, a key of twelve letters, and `.tar` or `.tar.sha256`.
+            let is_ours = name
+                .strip_prefix(&self.name)
+                .and_then(|rest| rest.strip_prefix('-')?.split_once('.'))
+                .is_some_and(|(key, ending)| key.len() == 12 && ending.starts_with("tar"));
+            if is_ours && path != current && path != checksum_file(current) {
                 fs::remove_file(&path).map_err(Error::file("remove the older image", &path))?;
             }
         }
@@ -175,7 +176,7 @@ const BASE_IMAGE: &str = "localhost/wheelhouse-base:latest";
 /// The Debian base as an archive; made once.
 async fn base() -> Result<PathBuf> {
     let path = folders::cache().join("images").join(format!("base-{SUITE}.tar"));
-    if !path.exists() {
+    if !is_intact(&path) {
         let partial = path.with_extension(format!("partial-{}.tar", std::process::id()));
         folders::create_folder(path.parent().unwrap_or(&path))?;
         let made = Call::new("make the Debian base of the images", "mmdebstrap")
@@ -187,9 +188,27 @@ async fn base() -> Result<PathBuf> {
             let _ = fs::remove_file(&partial);
         }
         made?;
-        fs::rename(&partial, &path).map_err(Error::file("put the finished base at", &path))?;
+        put(&partial, &path)?;
     }
     Ok(path)
+}
+
+/// Gives a finished file its place in the cache, with its checksum beside it.
+fn put(partial: &Path, place: &Path) -> Result<()> {
+    folders::write_file(&checksum_file(place), checksum(partial)?, 0o644)?;
+    fs::rename(partial, place).map_err(Error::file("put the finished image at", place))
+}
+
+/// Whether a file is in the cache as it was put there.
+fn is_intact(place: &Path) -> bool {
+    match (fs::read_to_string(checksum_file(place)), checksum(place)) {
+        (Ok(expected), Ok(found)) => expected == found,
+        _ => false,
+    }
+}
+
+fn checksum_file(place: &Path) -> PathBuf {
+    place.with_extension("tar.sha256")
 }
 
 async fn push_archive(archive: &Path, reference: &str) -> Result<()> {
@@ -308,12 +327,26 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_archive_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let (partial, place) = (folder.path().join("x.partial"), folder.path().join("x.tar"));
+        fs::write(&partial, "whole").unwrap();
+        assert!(!is_intact(&place));
+        put(&partial, &place).unwrap();
+        assert!(is_intact(&place) && !partial.exists());
+        fs::write(&place, "who").unwrap();
+        assert!(!is_intact(&place));
+    }
+
+    #[test]
     fn only_older_archives_of_the_same_image_are_removed() {
         let (_folder, image) = image();
         let cache = tempfile::tempdir().unwrap();
         let names = [
             "web-000000000001.tar",
+            "web-000000000001.tar.sha256",
             "web-000000000002.tar",
+            "web-000000000002.tar.sha256",
             "web-server-000000000001.tar",
             "base-trixie.tar",
         ];
@@ -326,7 +359,15 @@ mod tests {
             .iter()
             .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
             .collect();
-        assert_eq!(vec!["base-trixie.tar", "web-000000000002.tar", "web-server-000000000001.tar"], left);
+        assert_eq!(
+            vec![
+                "base-trixie.tar",
+                "web-000000000002.tar",
+                "web-000000000002.tar.sha256",
+                "web-server-000000000001.tar"
+            ],
+            left
+        );
     }
 
     #[rstest::rstest]
