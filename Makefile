@@ -104,10 +104,12 @@ docs: $(TOOLS)/bin/mdbook ## the book, at docs/book/index.html (seconds)
 $(TOOLS)/bin/cargo-deny:
 	@echo "installing cargo-deny $(CARGO_DENY) into the cache (4 minutes, once)"
 	CARGO_TARGET_DIR=$(CACHE)/tools-target cargo install --quiet --locked --root $(TOOLS) cargo-deny@$(CARGO_DENY)
+	@rm -rf $(CACHE)/tools-target
 
 $(TOOLS)/bin/mdbook:
 	@echo "installing mdbook $(MDBOOK) into the cache (3 minutes, once)"
 	CARGO_TARGET_DIR=$(CACHE)/tools-target cargo install --quiet --locked --root $(TOOLS) mdbook@$(MDBOOK) --no-default-features
+	@rm -rf $(CACHE)/tools-target
 
 clean: ## remove what was built here; the cache stays (seconds)
 	@echo "removing what was built here; the cache in $(CACHE) stays"
