@@ -78,15 +78,15 @@ test: deps lint ## all but the long tests (25 minutes at first, 5 later)
 	@echo "testing what is pure, what needs an API server, and one cluster (20 minutes at first, 3 later)"
 	cargo run --quiet --locked -p wheelhouse-cli -- local prepare
 	cargo test --locked --workspace
-	$(RUN_TESTS_AS_ROOT) cargo test --locked -p wheelhouse-cli --features e2e --test smoke
+	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke
 
 e2e: deps ## every end-to-end scenario on local clusters (8 minutes)
 	@echo "running every end-to-end scenario (8 minutes)"
-	$(RUN_TESTS_AS_ROOT) cargo test --locked -p wheelhouse-cli --features e2e --test smoke --test clusters --test three_nodes --test registry --test book -- --nocapture
+	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke --test clusters --test three_nodes --test registry --test book -- --nocapture
 
 soak: deps ## clusters killed at random moments, for SOAK_MINUTES=10 from SOAK_SEED=1
 	@echo "killing clusters at random moments for $${SOAK_MINUTES:-10} minutes"
-	$(RUN_TESTS_AS_ROOT) cargo test --locked -p wheelhouse-cli --features e2e --test soak -- --nocapture
+	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test soak -- --nocapture
 
 lint: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/mdbook ## formatting, clippy, licences, docs (10 minutes at first, seconds later)
 	@echo "checking formatting, lints, licences and docs (2 minutes at first, seconds later)"

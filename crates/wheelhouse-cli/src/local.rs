@@ -16,6 +16,7 @@ use wheelhouse_local::{
     binaries::Binaries,
     cluster::{Health, Status},
     kubeconfig,
+    progress::tell,
 };
 
 use crate::say;
@@ -271,7 +272,7 @@ async fn status(name: Option<String>, output: Output) -> Result<()> {
         }
     }
     for error in unreadable {
-        eprintln!("warning: {error}");
+        tell(format_args!("warning: {error}"));
     }
     match output {
         Output::Json => say(serde_json::to_string_pretty(&all)?),

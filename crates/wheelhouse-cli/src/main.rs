@@ -11,6 +11,8 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
+use nix::sys::stat::{Mode, umask};
+use wheelhouse_local::progress::tell;
 
 /// Write, run and look after Kubernetes operators.
 #[derive(Parser)]
@@ -35,6 +37,8 @@ enum Verb {
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    // What is secret says so itself; what is not, containers of other users must be able to read.
+    umask(Mode::from_bits_truncate(0o022));
     let outcome = match Command::parse().verb {
         Verb::Local(verb) => local::run(verb).await,
         Verb::Demo(verb) => demo::run(verb).await.map(|()| ExitCode::SUCCESS),
@@ -45,8 +49,16 @@ async fn main() -> ExitCode {
         if error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) {
             return ExitCode::SUCCESS;
         }
-        eprintln!("error: {error:#}");
+        tell(format_args!("error: {}", sentence(&error)));
         ExitCode::FAILURE
+    })
+}
+
+/// What went wrong and why; a cause that a message already tells is not told again.
+fn sentence(error: &anyhow::Error) -> String {
+    error.chain().skip(1).fold(error.to_string(), |told, cause| {
+        let cause = cause.to_string();
+        if told.contains(&cause) { told } else { format!("{told}: {cause}") }
     })
 }
 

@@ -209,6 +209,15 @@ fn a_cluster_that_lost_everything_comes_back_with_its_data() {
     wheelhouse.up("reboot", &[]).ok();
     wheelhouse.kubectl("reboot", &["get", "configmap", "kept"]).ok();
     assert_eq!("Running", wheelhouse.status("reboot")["health"]);
+
+    // And when only the host's link to it was taken away.
+    let link = fs::read_dir("/sys/class/net").unwrap().flatten().map(|entry| entry.path()).find(|path| {
+        fs::read_to_string(path.join("ifalias")).is_ok_and(|alias| alias.starts_with("reboot-"))
+    });
+    let link = link.unwrap().file_name().unwrap().to_owned();
+    assert!(Command::new("ip").args(["link", "delete"]).arg(link).status().unwrap().success());
+    wheelhouse.up("reboot", &[]).ok();
+    wheelhouse.kubectl("reboot", &["get", "configmap", "kept"]).ok();
 }
 
 #[test]

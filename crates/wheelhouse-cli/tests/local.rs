@@ -187,6 +187,46 @@ fn a_damaged_record_does_not_hide_other_clusters_and_is_cleared_by_down() {
 }
 
 #[test]
+fn a_state_folder_is_the_same_by_whatever_path() {
+    let mut wheelhouse = Wheelhouse::new();
+    std::fs::create_dir(wheelhouse.state()).unwrap();
+    let link = wheelhouse.state().with_file_name("link");
+    std::os::unix::fs::symlink(wheelhouse.state(), &link).unwrap();
+    wheelhouse.up("linked", &["--control-plane-only"]).ok();
+    let by_link = |args: &[&str]| {
+        let output = wheelhouse.command(args).env("WHEELHOUSE_STATE_DIR", &link).output().unwrap();
+        support::Said::from(output).ok()
+    };
+    assert!(by_link(&["local", "status"]).contains("linked           running"));
+    by_link(&["local", "down", "linked"]);
+    assert!(processes_of(&wheelhouse, "linked").is_empty());
+}
+
+#[test]
+fn a_kubeconfig_that_cannot_be_changed_does_not_keep_a_cluster_up() {
+    let mut wheelhouse = Wheelhouse::new();
+    let device = wheelhouse
+        .command(&["local", "up", "kept", "--control-plane-only"])
+        .env("KUBECONFIG", "/dev/null")
+        .output();
+    support::Said::from(device.unwrap()).refused("/dev/null is not a file that a context can be added to");
+    wheelhouse.up("kept", &["--control-plane-only"]).ok();
+    std::fs::write(wheelhouse.kubeconfig(), "contexts: [broken").unwrap();
+    wheelhouse.local(&["down", "kept"]).refused("is not a kubeconfig");
+    assert!(processes_of(&wheelhouse, "kept").is_empty() && !wheelhouse.state().exists());
+    std::fs::remove_file(wheelhouse.kubeconfig()).unwrap();
+}
+
+#[test]
+fn up_goes_on_when_nobody_reads_what_it_says() {
+    let mut wheelhouse = Wheelhouse::new();
+    let mut child = wheelhouse.start_up("unread", &["--control-plane-only"]);
+    drop((child.stdout.take(), child.stderr.take()));
+    assert!(child.wait().unwrap().success());
+    assert_eq!("Running", wheelhouse.status("unread")["health"]);
+}
+
+#[test]
 fn output_that_nobody_reads_is_no_error() {
     let wheelhouse = Wheelhouse::new();
     let mut child =

@@ -8,15 +8,20 @@
 
 mod support;
 
-use std::time::Duration;
+use std::{process::Command, time::Duration};
 
-use support::{Wheelhouse, eventually, host::Host, image, tree};
+use support::{Said, Wheelhouse, eventually, host::Host, image, tree};
 
 #[test]
 fn a_cluster_runs_the_stand_in_and_leaves_nothing_behind() {
     let image = image("nginx");
     let before = Host::now();
     let mut wheelhouse = Wheelhouse::new();
+    // Somebody whose files are for themselves only must still get containers that can read theirs.
+    let mut private = Command::new("sh");
+    let script = "umask 077; exec \"$0\" local up smoke --nodes 1";
+    wheelhouse.in_this_world(&mut private).args(["-c", script, env!("CARGO_BIN_EXE_wheelhouse")]);
+    Said::from(private.output().unwrap()).ok();
     wheelhouse.up("smoke", &["--nodes", "1"]).ok();
     assert_eq!("Running", wheelhouse.status("smoke")["health"]);
 

@@ -396,15 +396,19 @@ fn fewer_nodes_are_refused(wheelhouse: &Wheelhouse) {
 
 fn a_killed_node_is_healed(wheelhouse: &Wheelhouse) {
     let kill = |pid: &str| assert!(Command::new("kill").args(["-9", pid]).status().unwrap().success());
-    let processes = wheelhouse_local::processes::of_cluster(&wheelhouse.state().join(CLUSTER));
-    let is_kubelet = |program: &str, component: &str| program == "kubelet" && component == "node-1/kubelet";
-    let kubelet = processes.iter().find(|each| is_kubelet(&each.program, &each.component)).unwrap();
-    kill(&kubelet.pid.to_string());
-    let half_dead =
-        |status: &serde_json::Value| status["health"]["HalfDead"]["missing"][0] == "node-1/kubelet";
-    eventually(MINUTE, || wheelhouse.status(CLUSTER), half_dead);
-    wheelhouse.local(&["up", CLUSTER]).ok();
-    assert_eq!("Running", wheelhouse.status(CLUSTER)["health"]);
+    // The kubelet itself, and what waits for it on the host.
+    for program in ["kubelet", "nsenter"] {
+        let processes = wheelhouse_local::processes::of_cluster(&wheelhouse.state().join(CLUSTER));
+        let is_it = |each: &&wheelhouse_local::processes::Process| {
+            each.program == program && each.component == "node-1/kubelet"
+        };
+        kill(&processes.iter().find(is_it).unwrap().pid.to_string());
+        let half_dead =
+            |status: &serde_json::Value| status["health"]["HalfDead"]["missing"][0] == "node-1/kubelet";
+        eventually(MINUTE, || wheelhouse.status(CLUSTER), half_dead);
+        wheelhouse.local(&["up", CLUSTER]).ok();
+        assert_eq!("Running", wheelhouse.status(CLUSTER)["health"]);
+    }
 
     let (pid, _) =
         machines(wheelhouse).into_iter().find(|(_, component)| component == "node-2/init").unwrap();

@@ -25,13 +25,13 @@ pub(crate) const READY_PORT: u16 = 8181;
 const PROVISIONER_USER: &str = "system:local-path-provisioner";
 
 /// Starts CoreDNS and the storage provisioner beside the control plane.
-pub(crate) fn ensure_daemons(machine: &Machine, plan: &AddressPlan, kit: &Kit<'_>) -> Result<()> {
+pub(crate) async fn ensure_daemons(machine: &Machine, plan: &AddressPlan, kit: &Kit<'_>) -> Result<()> {
     let Kit { settings, credentials, binaries } = kit;
     let kubeconfig = settings.ensure_kubeconfig(credentials, "coredns", &Subject::user(DNS_USER))?;
     let corefile = machine.folder().join("Corefile");
     folders::write_file(&corefile, corefile_text(plan, &kubeconfig), 0o644)?;
     let args = ["-conf".to_owned(), corefile.to_string_lossy().into_owned()];
-    machine.ensure_daemon("coredns", &binaries.program("coredns"), &args)?;
+    machine.ensure_daemon("coredns", &binaries.program("coredns"), &args).await?;
 
     let kubeconfig =
         settings.ensure_kubeconfig(credentials, "provisioner", &Subject::user(PROVISIONER_USER))?;
@@ -43,7 +43,7 @@ pub(crate) fn ensure_daemons(machine: &Machine, plan: &AddressPlan, kit: &Kit<'_
         format!("--helper-image={}", machine_image::NAME),
         "--service-account-name=local-path-provisioner".to_owned(),
     ];
-    machine.ensure_daemon("provisioner", &binaries.program("local-path-provisioner"), &args)
+    machine.ensure_daemon("provisioner", &binaries.program("local-path-provisioner"), &args).await
 }
 
 fn corefile_text(plan: &AddressPlan, kubeconfig: &Path) -> String {

@@ -68,9 +68,23 @@ pub fn all() -> Range {
 
 /// The addresses of the cluster in one slot.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "u8", into = "u8")]
 pub struct AddressPlan {
     slot: u8,
+}
+
+impl TryFrom<u8> for AddressPlan {
+    type Error = String;
+
+    fn try_from(slot: u8) -> Result<Self, String> {
+        Self::of_slot(slot).ok_or_else(|| format!("there is no slot {slot}"))
+    }
+}
+
+impl From<AddressPlan> for u8 {
+    fn from(plan: AddressPlan) -> Self {
+        plan.slot
+    }
 }
 
 impl AddressPlan {

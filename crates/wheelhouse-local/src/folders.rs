@@ -40,8 +40,18 @@ pub fn home() -> PathBuf {
 
 fn from_env(name: &str) -> Option<PathBuf> {
     let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
-    // A relative path would mean another folder to a daemon or after a `cd`.
-    std::path::absolute(PathBuf::from(value)).ok()
+    Some(one_name(Path::new(&value)))
+}
+
+/// The one name of a folder, whatever links and dots lead there: processes are marked with it. What
+/// does not exist yet keeps its name as it is.
+fn one_name(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let existing = absolute.ancestors().find_map(|each| Some((each, fs::canonicalize(each).ok()?)));
+    match existing {
+        Some((given, real)) => absolute.strip_prefix(given).map_or(real.clone(), |rest| real.join(rest)),
+        None => absolute,
+    }
 }
 
 /// An exclusive lock, held until dropped and let go by the kernel when the
@@ -189,6 +199,17 @@ pub(crate) fn free_bytes(path: &Path) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_has_one_name_however_it_is_reached() {
+        let base = tempfile::tempdir().unwrap();
+        let real = fs::canonicalize(base.path()).unwrap().join("real");
+        fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, base.path().join("link")).unwrap();
+        for way in ["real", "link", "real/../link/./"] {
+            assert_eq!(real.join("state/x"), one_name(&base.path().join(way).join("state/x")));
+        }
+    }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn a_lock_is_held_by_one_at_a_time_and_leaves_no_file() {

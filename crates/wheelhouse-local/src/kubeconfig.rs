@@ -167,8 +167,10 @@ impl UserKubeconfig {
         let owner = caller.as_ref().map(|user| (user.uid.as_raw(), user.gid.as_raw()));
         let path =
             listed.unwrap_or_else(|| caller.map_or_else(folders::home, |user| user.dir).join(".kube/config"));
-        // A link stays a link: what it points to is replaced.
-        Self { path: fs::canonicalize(&path).unwrap_or(path), owner }
+        // A link stays a link: what it points to is replaced, or made.
+        let target =
+            fs::canonicalize(&path).or_else(|_| fs::read_link(&path).map(|to| path.with_file_name(to)));
+        Self { path: target.unwrap_or(path), owner }
     }
 
     /// The file.
@@ -178,7 +180,18 @@ impl UserKubeconfig {
 
     /// Whether it can be read and understood, before anything is built on it.
     pub fn check(&self) -> Result<()> {
+        if !self.is_file_or_missing() {
+            return Err(Error::Refused(format!(
+                "{} is not a file that a context can be added to: let KUBECONFIG name another, or unset it",
+                self.path.display()
+            )));
+        }
         self.read().map(drop)
+    }
+
+    /// Anything else, a device or a folder, is not ours to replace.
+    fn is_file_or_missing(&self) -> bool {
+        fs::metadata(&self.path).map_or(true, |metadata| metadata.is_file())
     }
 
     /// Adds and selects a context.
@@ -189,7 +202,7 @@ impl UserKubeconfig {
     /// Removes a context; where `entry` is known, only if it is still that cluster's. A file that
     /// does not exist stays so.
     pub async fn remove(&self, context: &str, entry: Option<&Entry>) -> Result<()> {
-        if !self.path.exists() {
+        if !self.path.exists() || !self.is_file_or_missing() {
             return Ok(());
         }
         self.change(|config| {
@@ -376,6 +389,16 @@ users:
         assert!(file.check().is_err());
         assert!(file.add(&entry("https://one")).await.is_err());
         assert_eq!("clusters: [unclosed", fs::read_to_string(&file.path).unwrap());
+    }
+
+    #[tokio::test]
+    async fn what_is_not_a_file_is_refused_and_left_alone() {
+        let device = UserKubeconfig { path: PathBuf::from("/dev/null"), owner: None };
+        assert!(
+            device.check().unwrap_err().to_string().contains("is not a file that a context can be added to")
+        );
+        device.remove("wheelhouse-demo", None).await.unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
     }
 
     #[tokio::test]

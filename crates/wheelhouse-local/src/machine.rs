@@ -224,10 +224,15 @@ impl Machine {
     }
 
     /// Starts a component, unless it runs.
-    pub(crate) fn ensure_daemon(&self, component: &str, program: &Path, args: &[String]) -> Result<()> {
+    pub(crate) async fn ensure_daemon(&self, component: &str, program: &Path, args: &[String]) -> Result<()> {
         if self.is_running(component) {
             return Ok(());
         }
+        // Its wrapper may have been killed alone; the shims that a containerd leaves hold its pods.
+        let name = format!("{}/{component}", self.name);
+        let is_leftover =
+            |process: &Process| process.component == name && !process.program.starts_with("containerd-shim");
+        processes::end(&self.cluster, Duration::ZERO, is_leftover).await?;
         let Isolation::Own { trees, group } = &self.isolation else {
             return self.marked(component, program).args(args).start().map(drop);
         };

@@ -19,13 +19,18 @@ pub(crate) fn host_link(plan: &AddressPlan) -> String {
     format!("wheelhouse{}", plan.slot())
 }
 
-/// Joins the control plane's machine and this host.
-///
-/// The link carries the cluster's unique name `owner`, so that nobody takes away another's.
-pub(crate) async fn connect_control_plane(plan: &AddressPlan, owner: &str, machine: &Machine) -> Result<()> {
+/// Sets up the control plane's own network, with the bridge that joins everything.
+pub(crate) async fn connect_control_plane(plan: &AddressPlan, machine: &Machine) -> Result<()> {
     let doing = "set up the network of the control plane";
     run_inside(machine, doing, &control_plane_commands(plan)).await?;
-    allow_forwarding(machine, doing).await?;
+    allow_forwarding(machine, doing).await
+}
+
+/// Joins this host.
+///
+/// The link carries the cluster's unique name `owner`, so that nobody takes away another's.
+pub(crate) async fn connect_host(plan: &AddressPlan, owner: &str, machine: &Machine) -> Result<()> {
+    let doing = "join this host and the control plane";
     let init = machine.init().ok_or_else(|| machine.problem("init", "is not running"))?;
     let link = host_link(plan);
     let plug_in = [

@@ -61,7 +61,7 @@ impl Node {
         let hosts = self.file("registries").join(&registry).join("hosts.toml");
         folders::write_file(&hosts, registry_config(&registry), 0o644)?;
         let args = ["--config".to_owned(), config.to_string_lossy().into_owned()];
-        self.machine.ensure_daemon("containerd", Path::new("containerd"), &args)?;
+        self.machine.ensure_daemon("containerd", Path::new("containerd"), &args).await?;
         self.machine
             .wait_for("containerd", Duration::from_secs(30), async || {
                 self.ctr(&["version"]).run().await.is_ok()
@@ -74,7 +74,7 @@ impl Node {
     }
 
     /// Starts kubelet and kube-proxy.
-    pub(crate) fn ensure_kubelet(&self, plan: &AddressPlan, kit: &Kit<'_>) -> Result<()> {
+    pub(crate) async fn ensure_kubelet(&self, plan: &AddressPlan, kit: &Kit<'_>) -> Result<()> {
         let Kit { settings, credentials, binaries } = kit;
         let name = name(self.number);
         let address = plan.node(self.number);
@@ -105,8 +105,8 @@ impl Node {
             format!("--node-ip={address}"),
             format!("--hostname-override={name}"),
         ];
-        self.machine.ensure_daemon("kubelet", &binaries.program("kubelet"), &args)?;
-        ensure_kube_proxy(&self.machine, &name, plan, kit)
+        self.machine.ensure_daemon("kubelet", &binaries.program("kubelet"), &args).await?;
+        ensure_kube_proxy(&self.machine, &name, plan, kit).await
     }
 
     /// Loads the images of an archive; `images` says what is in it.
@@ -149,7 +149,7 @@ fn is_same_image(known: &str, name: &str) -> bool {
 
 /// Starts kube-proxy in a machine; on the control plane's it takes the part of a node, so that
 /// the API server reaches Services too.
-pub(crate) fn ensure_kube_proxy(
+pub(crate) async fn ensure_kube_proxy(
     machine: &Machine,
     as_node: &str,
     plan: &AddressPlan,
@@ -161,7 +161,7 @@ pub(crate) fn ensure_kube_proxy(
     let config = machine.folder().join("kube-proxy.json");
     folders::write_file(&config, pretty(&kube_proxy_config(plan, as_node, &kubeconfig)), 0o644)?;
     let args = [format!("--config={}", config.display())];
-    machine.ensure_daemon("kube-proxy", &binaries.program("kube-proxy"), &args)
+    machine.ensure_daemon("kube-proxy", &binaries.program("kube-proxy"), &args).await
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

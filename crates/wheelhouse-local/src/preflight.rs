@@ -38,7 +38,9 @@ pub(crate) fn control_plane_only() -> Result<()> {
 }
 
 /// Whether nodes can be started here; what controls their groups.
-pub(crate) fn nodes(count: u8) -> Result<Trees> {
+///
+/// Room is asked for where new ones are to be made.
+pub(crate) fn nodes(new: Option<u8>) -> Result<Trees> {
     let mut missing = Vec::new();
     if !nix::unistd::geteuid().is_root() {
         missing.push(
@@ -55,7 +57,7 @@ pub(crate) fn nodes(count: u8) -> Result<Trees> {
             controllers.join(", ")
         ));
     }
-    missing.extend(room(ROOM_FOR_A_CONTROL_PLANE + u64::from(count) * ROOM_FOR_A_NODE));
+    missing.extend(new.and_then(|new| room(ROOM_FOR_A_CONTROL_PLANE + u64::from(new) * ROOM_FOR_A_NODE)));
     verdict("a cluster with nodes", missing).map(|()| trees)
 }
 

@@ -2,7 +2,7 @@
 //! terminal, plain lines anywhere else.
 
 use std::{
-    io::IsTerminal as _,
+    io::{IsTerminal as _, Write as _},
     time::{Duration, Instant},
 };
 
@@ -38,7 +38,7 @@ impl Progress {
             bar.set_style(ProgressStyle::default_spinner());
             bar.set_message(what.clone());
         } else if !self.quiet {
-            eprintln!("... {what}");
+            tell(format_args!("... {what}"));
         }
         Stage { progress: self, what, begun: Instant::now(), last_line: Instant::now() }
     }
@@ -48,7 +48,7 @@ impl Progress {
         match &self.bar {
             Some(bar) => bar.println(text),
             None if self.quiet => {}
-            None => eprintln!("{}", text.as_ref()),
+            None => tell(format_args!("{}", text.as_ref())),
         }
     }
 
@@ -82,7 +82,7 @@ impl Stage<'_> {
             bar.set_position(done as u64);
         } else if !self.progress.quiet && self.last_line.elapsed() >= Duration::from_secs(10) {
             self.last_line = Instant::now();
-            eprintln!("    {}: {done} of {total}", self.what);
+            tell(format_args!("    {}: {done} of {total}", self.what));
         }
     }
 
@@ -91,4 +91,9 @@ impl Stage<'_> {
         let seconds = self.begun.elapsed().as_secs_f64();
         self.progress.line(format!("  ✓ {} ({seconds:.1} s)", self.what));
     }
+}
+
+/// A line on standard error; work goes on when nobody reads it any more.
+pub fn tell(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }

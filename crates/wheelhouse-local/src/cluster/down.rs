@@ -70,7 +70,6 @@ impl Cluster {
         let is_ours =
             record::path(&self.folder).exists() || self.is_anything_running() || is_empty(&self.folder);
         let entry = Entry::from_kubeconfig(&self.kubeconfig()).ok();
-        UserKubeconfig::locate().remove(&kubeconfig::context(self.name()), entry.as_ref()).await?;
         processes::end(&self.folder, Duration::ZERO, |_| true).await?;
         if let Kind::Nodes { slot, .. } = &self.record.kind {
             network::disconnect_host(slot, &self.unique_name()).await?;
@@ -84,7 +83,8 @@ impl Cluster {
         }
         // The folder of all clusters goes with the last one.
         let _ = fs::remove_dir(folders::state());
-        Ok(())
+        // Last, so that a kubeconfig that cannot be changed keeps nothing else from going.
+        UserKubeconfig::locate().remove(&kubeconfig::context(self.name()), entry.as_ref()).await
     }
 }
 

@@ -137,6 +137,11 @@ pub(super) fn check_folder(folder: &Path) -> Result<()> {
             "the cluster's folder {text} has characters other than letters, digits and /._- in its path: choose another WHEELHOUSE_STATE_DIR"
         )));
     }
+    if let Some(hidden) = ["/run", "/var/run", "/var/log"].iter().find(|hidden| folder.starts_with(hidden)) {
+        return Err(Error::Refused(format!(
+            "the cluster's folder {text} is below {hidden}, of which every node has its own: choose another WHEELHOUSE_STATE_DIR"
+        )));
+    }
     let longest = MAX_SOCKET_PATH - LONGEST_SOCKET.len();
     if folder.as_os_str().len() <= longest {
         return Ok(());

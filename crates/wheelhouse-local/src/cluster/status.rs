@@ -66,15 +66,19 @@ impl Cluster {
 
     /// Which of its components live.
     pub fn health(&self) -> Health {
-        let expected = self.components();
-        let alive: BTreeSet<_> = self.alive();
-        let missing: Vec<_> = expected.iter().filter(|each| !alive.contains(*each)).cloned().collect();
+        let missing = self.missing();
         match self.record.phase {
             Phase::Creating => Health::Unfinished,
             Phase::Ready if missing.is_empty() => Health::Running,
-            Phase::Ready if missing.len() == expected.len() => Health::Dead,
+            Phase::Ready if missing.len() == self.components().len() => Health::Dead,
             Phase::Ready => Health::HalfDead { missing },
         }
+    }
+
+    /// The components that should be running and are not.
+    pub(super) fn missing(&self) -> Vec<String> {
+        let alive = self.alive();
+        self.components().into_iter().filter(|each| !alive.contains(each)).collect()
     }
 
     fn alive(&self) -> BTreeSet<String> {

@@ -1,6 +1,10 @@
 //! Bringing a cluster up: every step looks before it acts.
 
-use std::{future::Future, net::TcpListener, time::Duration};
+use std::{
+    future::Future,
+    net::TcpListener,
+    time::{Duration, Instant},
+};
 
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::{Node as NodeObject, ServiceAccount};
@@ -16,12 +20,15 @@ use crate::{
     error::{Error, Result},
     folders::{self, Lock},
     kubeconfig::{Entry, UserKubeconfig},
-    machine::Machine,
+    machine::{Machine, log_path},
     network,
     node::{self, Node},
-    preflight,
+    preflight, processes,
     progress::Progress,
 };
+
+/// A program that cannot work with what it finds ends within this time.
+const SETTLING: Duration = Duration::from_secs(3);
 
 impl Cluster {
     /// Brings a cluster up, or completes one that is there. When `interrupt` comes first, or
@@ -99,6 +106,7 @@ impl Cluster {
     }
 
     async fn bring_up(&self, trees: Option<&Trees>, binaries: &Binaries, progress: &Progress) -> Result<()> {
+        let begun = Instant::now();
         let settings = self.settings();
         let credentials = settings.ensure_credentials()?;
         let kit = Kit { settings: &settings, credentials: &credentials, binaries };
@@ -123,6 +131,16 @@ impl Cluster {
             }
         }
         wait_for_default_service_account(&self.client().await?, &control_plane).await?;
+        // What Kubernetes says of a node may be older than the program that just failed to start.
+        tokio::time::sleep(SETTLING.saturating_sub(begun.elapsed())).await;
+        if let Some(missing) = self.missing().first() {
+            let log_end = processes::log_end(&log_path(&self.folder, missing));
+            return Err(Error::Component {
+                component: missing.clone(),
+                problem: "ended".to_owned(),
+                log_end,
+            });
+        }
         UserKubeconfig::locate().add(&Entry::from_kubeconfig(&settings.admin_kubeconfig())?).await
     }
 
@@ -147,8 +165,11 @@ impl Cluster {
             }
         }
         if control_plane.ensure().await? {
-            network::connect_control_plane(plan, &owner, control_plane).await?;
+            network::connect_control_plane(plan, control_plane).await?;
+            network::connect_host(plan, &owner, control_plane).await?;
             control_plane.complete().await?;
+        } else if network::owner_of_link(plan).is_none() {
+            network::connect_host(plan, &owner, control_plane).await?;
         }
         for node in nodes {
             if node.machine.ensure().await? {
@@ -174,10 +195,10 @@ impl Cluster {
             manifest.apply(&client).await?;
         }
         for node in nodes {
-            node.ensure_kubelet(plan, kit)?;
+            node.ensure_kubelet(plan, kit).await?;
         }
-        addons::ensure_daemons(control_plane, plan, kit)?;
-        node::ensure_kube_proxy(control_plane, &node::name(1), plan, kit)?;
+        addons::ensure_daemons(control_plane, plan, kit).await?;
+        node::ensure_kube_proxy(control_plane, &node::name(1), plan, kit).await?;
         stage.done();
 
         let stage = progress.stage("waiting for nodes and DNS");
@@ -223,7 +244,13 @@ async fn prepare(request: &Request, progress: &Progress) -> Result<(Option<Trees
         }
         Shape::Nodes(count) if (1..=MAX_NODES).contains(&count) => {
             record::check_folder(&folders::state().join(&request.name))?;
-            Some(preflight::nodes(count)?)
+            // What is there has its room already, and must be healed on a full disk too.
+            let existing = Cluster::open(&request.name).map(|cluster| cluster.shape());
+            let new_nodes = match existing {
+                Ok(Shape::Nodes(existing)) => Some(count.saturating_sub(existing)).filter(|new| *new > 0),
+                _ => Some(count),
+            };
+            Some(preflight::nodes(new_nodes)?)
         }
         Shape::Nodes(count) => {
             return Err(Error::Refused(format!("a cluster has 1 to {MAX_NODES} nodes, not {count}")));
@@ -262,15 +289,15 @@ fn free_ports(api: Option<u16>) -> Result<Ports> {
 
 async fn start_control_plane(machine: &Machine, kit: &Kit<'_>) -> Result<()> {
     let Kit { settings, credentials, binaries } = kit;
-    let start = |component: &str, args: Vec<String>| {
-        machine.ensure_daemon(component, &binaries.program(component), &args)
+    let start = async |component: &str, args: Vec<String>| {
+        machine.ensure_daemon(component, &binaries.program(component), &args).await
     };
-    start("etcd", settings.etcd(credentials))?;
-    start("kube-apiserver", settings.api_server(credentials)?)?;
+    start("etcd", settings.etcd(credentials)).await?;
+    start("kube-apiserver", settings.api_server(credentials)?).await?;
     let client = local_client(&settings.admin_kubeconfig()).await?;
     machine.wait_for("kube-apiserver", Duration::from_secs(90), async || is_api_ready(&client).await).await?;
-    start("kube-controller-manager", settings.controller_manager(credentials))?;
-    start("kube-scheduler", settings.scheduler())
+    start("kube-controller-manager", settings.controller_manager(credentials)).await?;
+    start("kube-scheduler", settings.scheduler()).await
 }
 
 async fn is_api_ready(client: &Client) -> bool {
