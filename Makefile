@@ -66,7 +66,7 @@ $(error a cluster that is not local takes its images from a registry: say which,
 endif
 endif
 
-demo: deps $(if $(DEMO_UP),build,kubernetes) ## a 3-node cluster with everything running (15 minutes at first, a minute later)
+demo: deps $(if $(DEMO_UP),build,kubernetes) ## a 3-node cluster with everything running (18 minutes at first, a minute later)
 	@echo "bringing up the demo (a minute, and another one at first for the images)"
 	@$(AS_ROOT) $(WHEELHOUSE) demo up $(DEMO_UP)
 
@@ -74,14 +74,14 @@ demo-down: build ## undo the demo (seconds)
 	@echo "taking the demo down (seconds)"
 	@$(AS_ROOT) $(WHEELHOUSE) demo down $(DEMO)
 
-test: deps lint ## all but the long tests (25 minutes at first, 5 later)
+test: deps lint ## all but the long tests (21 minutes at first, 3 later)
 	@echo "testing what is pure, what needs an API server, and one cluster (20 minutes at first, 3 later)"
 	cargo run --quiet --locked -p wheelhouse-cli -- local prepare
 	cargo test --locked --workspace
 	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke
 
-e2e: deps ## every end-to-end scenario on local clusters (8 minutes)
-	@echo "running every end-to-end scenario (8 minutes)"
+e2e: deps ## every end-to-end scenario on local clusters (9 minutes)
+	@echo "running every end-to-end scenario (9 minutes)"
 	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke --test clusters --test three_nodes --test registry --test book -- --nocapture
 
 soak: deps ## clusters killed at random moments, for SOAK_MINUTES=10 from SOAK_SEED=1
