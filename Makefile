@@ -26,7 +26,7 @@ endif
 # containerd and runc, which serve as well and must not be replaced.
 PACKAGES := buildah busybox-static catatonit containernetworking-plugins iproute2 iptables mmdebstrap \
 	$(if $(shell command -v containerd && command -v ctr),,containerd) $(if $(shell command -v runc),,runc)
-# The tools that check the tree, from crates.io, kept in the cache.
+# The tools that check the tree, compiled by cargo and kept in the cache.
 TOOLS := $(CACHE)/tools
 CARGO_DENY := 0.20.2
 MDBOOK := 0.5.4
