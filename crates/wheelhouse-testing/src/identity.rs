@@ -92,6 +92,11 @@ impl Identity {
         access::client(self.config.clone())
     }
 
+    /// The configuration of such a client, for what makes clients of its own.
+    pub fn config(&self) -> Config {
+        self.config.clone()
+    }
+
     /// What this ServiceAccount asked since a moment.
     pub async fn requests_since(&self, mark: &Mark) -> Result<Requests> {
         let all = self.access.audit_log.requests_since(mark, &self.access.harness()?).await?;

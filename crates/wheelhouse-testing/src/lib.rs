@@ -6,6 +6,7 @@
 //! - [`Identity`]: a ServiceAccount to act as, under exactly the RBAC rules given.
 //! - [`EventCapture`]: the events of a namespace, by type, reason and message.
 //! - [`Requests`]: what was asked of the API server, counted by verb and resource.
+//! - [`ApiProxy`]: stands between a program and the API server, and makes trouble.
 //! - [`Recorder`]: which keys a controller reconciled, as a stream.
 //!
 //! The programs are those of `KUBEBUILDER_ASSETS` where that is set; otherwise
@@ -40,6 +41,7 @@ mod error;
 mod events;
 mod identity;
 mod namespace;
+mod proxy;
 mod reconciled;
 mod requests;
 mod scratch;
@@ -52,5 +54,6 @@ pub use events::{CapturedEvent, EventCapture};
 pub use identity::{Identity, rule};
 pub use kube::runtime::events::EventType;
 pub use namespace::Namespace;
+pub use proxy::{ApiProxy, Fault};
 pub use reconciled::{ReconciledKeys, Recorder, reconciled_keys};
 pub use requests::{Mark, Request, Requests};

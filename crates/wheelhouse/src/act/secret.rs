@@ -1,0 +1,82 @@
+//! Secrets with random values: made here, never seen by an observation or a plan.
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use rand::{RngExt as _, distr::Alphanumeric};
+use serde_json::{Map, Value, json};
+
+use super::{Actor, Done};
+use crate::{
+    cache::Peeked,
+    error::Result,
+    key::Key,
+    kind::Kind,
+    plan::{EnsureSecret, Object, Reference, SecretValue},
+};
+
+/// This Secret was seen to hold these values.
+struct Complete {
+    uid: String,
+    secret: EnsureSecret,
+}
+
+impl Actor<'_> {
+    pub(super) async fn ensure_secret(&self, secret: &EnsureSecret) -> Result<Done> {
+        let kind = Kind::of::<k8s_openapi::api::core::v1::Secret>(&());
+        let key = Key::new(self.owner.reference.namespace.as_deref(), &secret.name);
+        let learned = self.learned.get::<Complete>(&kind, &key);
+        if let (Peeked::There(known), Some(learned)) = (self.cache.peek(&kind, &key), learned)
+            && known.reference.uid == learned.uid
+            && learned.secret == *secret
+        {
+            return Ok(Done::AlreadySo);
+        }
+        let done = match self.read(&kind, &key).await? {
+            None => self.create_secret(&kind, secret).await?,
+            Some(live) => self.complete_secret(&kind, secret, &live).await?,
+        };
+        if let Peeked::There(known) = self.cache.peek(&kind, &key) {
+            self.learned.insert(&kind, &key, Complete { uid: known.reference.uid, secret: secret.clone() });
+        }
+        Ok(done)
+    }
+
+    async fn create_secret(&self, kind: &Kind, secret: &EnsureSecret) -> Result<Done> {
+        let data: Map<_, _> = secret.values.iter().map(|(name, value)| (name.clone(), made(value))).collect();
+        let object = Object::new(
+            kind.clone(),
+            json!({"metadata": {"name": secret.name, "labels": secret.labels}, "type": "Opaque", "data": data}),
+        );
+        self.create(&object).await
+    }
+
+    /// Adds what is missing, and leaves alone what is there.
+    async fn complete_secret(&self, kind: &Kind, secret: &EnsureSecret, live: &Value) -> Result<Done> {
+        let there = live.get("data").and_then(Value::as_object);
+        let missing =
+            secret.values.iter().filter(|(name, _)| !there.is_some_and(|data| data.contains_key(*name)));
+        let missing: Map<_, _> = missing.map(|(name, value)| (name.clone(), made(value))).collect();
+        if missing.is_empty() {
+            return Ok(Done::AlreadySo);
+        }
+        let text = |pointer| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let target = Reference {
+            kind: kind.clone(),
+            namespace: self.owner.reference.namespace.clone(),
+            name: secret.name.clone(),
+            uid: text("/metadata/uid"),
+            resource_version: text("/metadata/resourceVersion"),
+            terminating: false,
+        };
+        self.update(&target, &json!({"data": missing})).await
+    }
+}
+
+fn made(value: &SecretValue) -> Value {
+    let plain = match value {
+        SecretValue::Password { length } => {
+            rand::rng().sample_iter(Alphanumeric).take(*length).map(char::from).collect()
+        }
+        SecretValue::Plain(text) => text.clone(),
+    };
+    BASE64_STANDARD.encode(plain).into()
+}

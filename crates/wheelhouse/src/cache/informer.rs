@@ -1,0 +1,498 @@
+//! [`Informer`]: keeps one [`Store`] up to date with one kind, and tells who
+//! asked of every change.
+
+use std::{
+    any::Any,
+    fmt::Debug,
+    hash::Hash,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use futures::{StreamExt as _, future::BoxFuture, pin_mut, stream::BoxStream};
+use kube::{
+    Api, Client, Resource, ResourceExt as _,
+    api::ListParams,
+    core::SelectorExt as _,
+    runtime::watcher::{self, Event},
+};
+use parking_lot::{Mutex, RwLock};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    lister::OWNERS,
+    ownership::{Ownership, Ownerships},
+    scope::{Namespaces, Selection},
+    store::{Origin, Put, Store, version_of},
+    wire::Wire,
+};
+use crate::{backoff::Backoff, error::Error, key::Key, kind::Kind, plan::Reference};
+
+/// How many objects are asked for at a time.
+const PAGE: u32 = 500;
+/// One object in so many is measured, to know about how many bytes all of them take.
+const MEASURED: u64 = 64;
+
+/// What the cache can hold: a Rust type, a dynamic object, a projection.
+pub trait Cached:
+    Resource<DynamicType: Clone + Debug + Eq + Hash + Send + Sync>
+    + Clone
+    + Debug
+    + DeserializeOwned
+    + Serialize
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<K> Cached for K where
+    K: Resource<DynamicType: Clone + Debug + Eq + Hash + Send + Sync>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Serialize
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// A change of one object, as triggers hear of it.
+#[derive(Clone, Debug)]
+pub struct Change<K> {
+    /// What it was, unless it is new to us.
+    pub old: Option<Arc<K>>,
+    /// What it is now, unless it is gone.
+    pub new: Option<Arc<K>>,
+    /// How we came to know.
+    pub cause: Cause,
+}
+
+impl<K> Change<K> {
+    /// The object as it was last known.
+    pub fn latest(&self) -> Option<&Arc<K>> {
+        self.new.as_ref().or(self.old.as_ref())
+    }
+}
+
+/// How a change came to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The object was there when we began to look.
+    Initial,
+    /// Somebody changed it.
+    Watch,
+    /// It is the answer to a write or a live read of this process.
+    Answer,
+    /// This controller, by number, wrote the status.
+    Status(u64),
+}
+
+/// Told of every change. Called from the informer's task: must be quick.
+pub(crate) type Subscriber<K> = Arc<dyn Fn(&Change<K>) + Send + Sync>;
+
+/// Keeps the objects of one kind, in some namespaces, under some selection.
+pub(crate) struct Informer<K: Cached> {
+    client: Client,
+    dynamic: K::DynamicType,
+    kind: Kind,
+    namespaces: Namespaces,
+    selection: Selection,
+    store: RwLock<Store<K>>,
+    ownerships: Mutex<Ownerships>,
+    /// The field managers of this process.
+    managers: Arc<RwLock<Vec<String>>>,
+    subscribers: RwLock<Vec<Subscriber<K>>>,
+    synced_parts: watch::Sender<usize>,
+    trouble: Mutex<Option<String>>,
+    stop: CancellationToken,
+    started: AtomicBool,
+    puts: AtomicU64,
+    mean_bytes: AtomicU64,
+}
+
+impl<K: Cached> Informer<K> {
+    pub(crate) fn new(
+        client: Client,
+        dynamic: K::DynamicType,
+        namespaces: Namespaces,
+        selection: Selection,
+        managers: Arc<RwLock<Vec<String>>>,
+    ) -> Self {
+        let mut store = Store::new();
+        store.add_index(OWNERS, Arc::new(super::lister::owners));
+        Self {
+            kind: Kind::of::<K>(&dynamic),
+            client,
+            dynamic,
+            namespaces,
+            selection,
+            store: RwLock::new(store),
+            ownerships: Mutex::default(),
+            managers,
+            subscribers: RwLock::default(),
+            synced_parts: watch::Sender::new(0),
+            trouble: Mutex::default(),
+            stop: CancellationToken::new(),
+            started: AtomicBool::new(false),
+            puts: AtomicU64::new(0),
+            mean_bytes: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn store(&self) -> &RwLock<Store<K>> {
+        &self.store
+    }
+
+    /// Calls it for what is there already and for every change from now on.
+    pub(crate) fn subscribe(&self, subscriber: Subscriber<K>) {
+        let there: Vec<_> = {
+            let store = self.store.read();
+            self.subscribers.write().push(subscriber.clone());
+            store.list(None).cloned().collect()
+        };
+        for object in there {
+            subscriber(&Change { old: None, new: Some(object), cause: Cause::Initial });
+        }
+    }
+
+    fn api(&self, namespace: Option<&str>) -> Api<Wire<K>> {
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &self.dynamic),
+            None => Api::all_with(self.client.clone(), &self.dynamic),
+        }
+    }
+
+    fn events(&self, namespace: Option<&str>) -> BoxStream<'static, watcher::Result<Event<Wire<K>>>> {
+        let config = self.selection.watcher_config().page_size(PAGE);
+        watcher::watcher(self.api(namespace), config).boxed()
+    }
+
+    /// Follows one part of the scope until stopped.
+    async fn follow(&self, part: Option<Arc<str>>) {
+        let mut backoff = Backoff::new(super::RETRY_FIRST, super::RETRY_AT_MOST);
+        let mut initial = true;
+        let events = self.events(part.as_deref());
+        pin_mut!(events);
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => {
+                    backoff.reset();
+                    if matches!(event, Event::InitDone) {
+                        self.finish_list(&part).await;
+                        if initial {
+                            initial = false;
+                            self.synced_parts.send_modify(|parts| *parts += 1);
+                        }
+                        if self.trouble.lock().take().is_some() {
+                            tracing::info!(kind = %self.kind, "watching {} again", self.kind.plural);
+                        }
+                    } else {
+                        self.note_event(event, &part, initial);
+                    }
+                }
+                Err(error) => {
+                    self.note_trouble(&error);
+                    tokio::time::sleep(backoff.next_delay()).await;
+                }
+            }
+        }
+    }
+
+    fn note_event(&self, event: Event<Wire<K>>, part: &Option<Arc<str>>, initial: bool) {
+        let watched = if initial { Cause::Initial } else { Cause::Watch };
+        match event {
+            Event::Init => self.store.write().begin_list(part.clone()),
+            Event::InitApply(wire) => self.put(Origin::List, wire, watched),
+            Event::Apply(wire) => {
+                self.trouble.lock().take();
+                self.put(Origin::Watch, wire, Cause::Watch);
+            }
+            Event::Delete(wire) => {
+                let removed = self.store.write().remove_watched(&wire.object);
+                if removed.is_some() {
+                    // The last state is the one that the deletion carries.
+                    self.tell(&Change { old: Some(Arc::new(wire.object)), new: None, cause: Cause::Watch });
+                }
+            }
+            Event::InitDone => {}
+        }
+    }
+
+    async fn finish_list(&self, part: &Option<Arc<str>>) {
+        let listed = self.store.write().end_list(part);
+        for object in listed.vanished {
+            self.tell(&Change { old: Some(object), new: None, cause: Cause::Watch });
+        }
+        for key in listed.doubtful {
+            if let Err(error) = self.read_live(&key).await {
+                tracing::warn!(kind = %self.kind, %key, "cannot read {} {key} after a list: {error}", self.kind);
+            }
+        }
+    }
+
+    fn note_trouble(&self, error: &watcher::Error) {
+        let text = match error {
+            watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404 => {
+                format!("the API server does not serve {} yet: is the CRD installed?", self.kind.plural)
+            }
+            error => format!("cannot watch {}: {error}", self.kind.plural),
+        };
+        let mut trouble = self.trouble.lock();
+        if trouble.as_ref() != Some(&text) {
+            tracing::warn!(kind = %self.kind, "{text}; trying again");
+            *trouble = Some(text);
+        }
+    }
+
+    fn put(&self, origin: Origin, wire: Wire<K>, cause: Cause) {
+        let ownership = self.ownerships.lock().intern(&wire.managed, &self.managers.read());
+        self.measure(&wire.object);
+        let (key, put) = self.store.write().put(origin, wire.object, ownership);
+        if let Put::Stored { old } = put {
+            let new = self.store.read().get(&key).map(|stored| stored.object.clone());
+            self.tell(&Change { old, new, cause });
+        }
+    }
+
+    fn measure(&self, object: &K) {
+        let puts = self.puts.fetch_add(1, Ordering::Relaxed);
+        if puts.is_multiple_of(MEASURED) {
+            let bytes = serde_json::to_vec(object).map_or(0, |text| text.len() as u64);
+            let mean = self.mean_bytes.load(Ordering::Relaxed);
+            let mean = if mean == 0 { bytes } else { (mean * 7 + bytes) / 8 };
+            self.mean_bytes.store(mean, Ordering::Relaxed);
+        }
+    }
+
+    fn tell(&self, change: &Change<K>) {
+        for subscriber in self.subscribers.read().iter() {
+            subscriber(change);
+        }
+    }
+
+    /// Reads one object from the API server into the store.
+    async fn read_live(&self, key: &Key) -> kube::Result<()> {
+        match self.api(key.namespace()).get_opt(key.name()).await? {
+            Some(wire) if self.selects(&wire.object) => self.put(Origin::Answer, wire, Cause::Answer),
+            _ => {
+                let removed = self.store.write().remove_answered(key, None);
+                if let Some(object) = removed {
+                    self.tell(&Change { old: Some(object), new: None, cause: Cause::Answer });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads all objects of a namespace (or all there are) from the API server into the store.
+    async fn list_live(&self, namespace: Option<&str>) -> kube::Result<()> {
+        let known: Vec<_> = {
+            let store = self.store.read();
+            store
+                .list(namespace)
+                .map(|object| (Key::of(&**object), object.uid(), version_of(&**object)))
+                .collect()
+        };
+        let mut params = self.selection.list_params().limit(PAGE);
+        let mut listed = std::collections::HashSet::new();
+        let version = loop {
+            let page = self.api(namespace).list(&params).await?;
+            let version = page.metadata.resource_version.as_deref().and_then(|text| text.parse::<u64>().ok());
+            for wire in page.items {
+                listed.insert(Key::of(&wire.object));
+                self.put(Origin::Answer, wire, Cause::Answer);
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => break version,
+            }
+        };
+        for (key, uid, known_version) in known {
+            if !listed.contains(&key) && known_version <= version {
+                let removed = self.store.write().remove_answered(&key, uid.as_deref());
+                if let Some(object) = removed {
+                    self.tell(&Change { old: Some(object), new: None, cause: Cause::Answer });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn selects(&self, object: &K) -> bool {
+        self.namespaces.contain(object.meta().namespace.as_deref())
+            && self.selection.labels.matches(object.labels())
+    }
+}
+
+/// What an apply needs to know of an object, whatever its type.
+#[derive(Debug, Clone)]
+pub(crate) struct Peek {
+    pub(crate) reference: Reference,
+    pub(crate) annotations: std::collections::BTreeMap<String, String>,
+    /// The UIDs of its owners, the controller among them.
+    pub(crate) owners: Vec<String>,
+    pub(crate) controller: Option<String>,
+    pub(crate) ownership: Option<Arc<Ownership>>,
+}
+
+/// An informer, whatever its type.
+pub(crate) trait AnyInformer: Send + Sync {
+    fn kind(&self) -> &Kind;
+    fn start(self: Arc<Self>);
+    fn stop(&self);
+    /// Resolves once everything has been listed.
+    fn synced(&self) -> BoxFuture<'_, ()>;
+    fn is_synced(&self) -> bool;
+    /// Whether everything of the kind in this namespace is held.
+    fn holds_all_of(&self, namespace: Option<&str>) -> bool;
+    /// What keeps it from being up to date.
+    fn trouble(&self) -> Option<String>;
+    /// Takes the answer to a write in.
+    fn answered(&self, text: &str, cause: Cause) -> Result<(), serde_json::Error>;
+    /// Takes in that a deletion was answered.
+    fn answered_gone(&self, key: &Key, uid: Option<&str>);
+    fn peek(&self, key: &Key) -> Option<Peek>;
+    fn children_of(&self, uid: &str) -> Vec<Reference>;
+    fn refresh<'a>(&'a self, namespace: Option<&'a str>) -> BoxFuture<'a, Result<(), Error>>;
+    /// How many objects it holds, and about how many bytes they take.
+    fn size(&self) -> (u64, u64);
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+}
+
+impl<K: Cached> AnyInformer for Informer<K> {
+    fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    fn start(self: Arc<Self>) {
+        if self.started.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        for part in self.namespaces.parts() {
+            let informer = self.clone();
+            tokio::spawn(async move {
+                let stop = informer.stop.clone();
+                stop.run_until_cancelled(informer.follow(part)).await;
+            });
+        }
+    }
+
+    fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    fn synced(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let parts = self.namespaces.parts().len();
+            // Fails only if the sender is gone, and it is ours.
+            let _ = self.synced_parts.subscribe().wait_for(|synced| *synced >= parts).await;
+        })
+    }
+
+    fn is_synced(&self) -> bool {
+        *self.synced_parts.borrow() >= self.namespaces.parts().len()
+    }
+
+    fn holds_all_of(&self, namespace: Option<&str>) -> bool {
+        self.selection.is_everything() && self.namespaces.contain(namespace)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.trouble.lock().clone()
+    }
+
+    fn answered(&self, text: &str, cause: Cause) -> Result<(), serde_json::Error> {
+        let wire: Wire<K> = serde_json::from_str(text)?;
+        let key = Key::of(&wire.object);
+        let is_held = self.store.read().get(&key).is_some();
+        if self.selects(&wire.object) && (self.selection.fields.is_none() || is_held) {
+            self.put(Origin::Answer, wire, cause);
+        } else if is_held {
+            self.answered_gone(&key, wire.object.meta().uid.as_deref());
+        }
+        Ok(())
+    }
+
+    fn answered_gone(&self, key: &Key, uid: Option<&str>) {
+        let removed = self.store.write().remove_answered(key, uid);
+        if let Some(object) = removed {
+            self.tell(&Change { old: Some(object), new: None, cause: Cause::Answer });
+        }
+    }
+
+    fn peek(&self, key: &Key) -> Option<Peek> {
+        let store = self.store.read();
+        let stored = store.get(key)?;
+        let references = stored.object.owner_references();
+        Some(Peek {
+            reference: Reference::to(&self.kind, &*stored.object),
+            annotations: stored.object.annotations().clone(),
+            owners: super::lister::owners(&*stored.object),
+            controller: references
+                .iter()
+                .find(|owner| owner.controller == Some(true))
+                .map(|owner| owner.uid.clone()),
+            ownership: stored.ownership.clone(),
+        })
+    }
+
+    fn children_of(&self, uid: &str) -> Vec<Reference> {
+        let children = self.store.read().find(OWNERS, uid);
+        children.iter().map(|child| Reference::to(&self.kind, &**child)).collect()
+    }
+
+    fn refresh<'a>(&'a self, namespace: Option<&'a str>) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            for part in self.namespaces.parts() {
+                let asked = match (part.as_deref(), namespace) {
+                    (None, asked) => asked,
+                    (Some(part), None) => Some(part),
+                    (Some(part), Some(asked)) if part == asked => Some(part),
+                    _ => continue,
+                };
+                self.list_live(asked).await.map_err(Error::api(format!("list {}", self.kind.plural)))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn size(&self) -> (u64, u64) {
+        let objects = self.store.read().len() as u64;
+        (objects, objects * self.mean_bytes.load(Ordering::Relaxed))
+    }
+
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+}
+
+/// Asks for everything, in pages.
+impl Selection {
+    fn list_params(&self) -> ListParams {
+        let mut params = ListParams::default();
+        if !self.labels.selects_all() {
+            params = params.labels_from(&self.labels);
+        }
+        if let Some(fields) = &self.fields {
+            params = params.fields(fields);
+        }
+        params
+    }
+
+    fn watcher_config(&self) -> watcher::Config {
+        let mut config = watcher::Config::default();
+        if !self.labels.selects_all() {
+            config = config.labels_from(&self.labels);
+        }
+        if let Some(fields) = &self.fields {
+            config = config.fields(fields);
+        }
+        config
+    }
+}

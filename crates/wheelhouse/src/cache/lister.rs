@@ -1,0 +1,101 @@
+//! [`Lister`]: reads what the cache holds. Nothing is copied: what comes out is
+//! an `Arc` of what is in.
+
+use std::sync::Arc;
+
+use kube::{
+    Resource, ResourceExt as _,
+    core::{Selector, SelectorExt as _},
+};
+
+use super::informer::{AnyInformer as _, Cached, Informer};
+use crate::{key::Key, labels::OWNER_UID};
+
+/// The index that every store has.
+pub(crate) const OWNERS: &str = "owners";
+
+/// The UIDs of an object's owners: by reference, or by label where the owner is
+/// in another namespace.
+pub(crate) fn owners<K: Resource>(object: &K) -> Vec<String> {
+    let references = object.owner_references().iter().map(|owner| owner.uid.clone());
+    references.chain(object.labels().get(OWNER_UID).cloned()).collect()
+}
+
+/// Reads the objects of one kind. Cheap to clone.
+pub struct Lister<K: Cached> {
+    informer: Arc<Informer<K>>,
+}
+
+impl<K: Cached> Clone for Lister<K> {
+    fn clone(&self) -> Self {
+        Self { informer: self.informer.clone() }
+    }
+}
+
+impl<K: Cached> Lister<K> {
+    pub(crate) fn new(informer: Arc<Informer<K>>) -> Self {
+        Self { informer }
+    }
+
+    pub(crate) fn informer(&self) -> &Arc<Informer<K>> {
+        &self.informer
+    }
+
+    /// One object.
+    pub fn get(&self, key: &Key) -> Option<Arc<K>> {
+        self.informer.store().read().get(key).map(|stored| stored.object.clone())
+    }
+
+    /// The objects of a namespace, or all of them, sorted by namespace and name.
+    pub fn list(&self, namespace: Option<&str>) -> Vec<Arc<K>> {
+        self.informer.store().read().list(namespace).cloned().collect()
+    }
+
+    /// Those of them with these labels.
+    pub fn select(&self, namespace: Option<&str>, labels: &Selector) -> Vec<Arc<K>> {
+        let store = self.informer.store().read();
+        store.list(namespace).filter(|object| labels.matches(object.labels())).cloned().collect()
+    }
+
+    /// Those that the object with this UID owns.
+    pub fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
+        self.informer.store().read().find(OWNERS, uid)
+    }
+
+    /// An index over this kind; made at the first call with this name, and kept.
+    pub fn index<F>(&self, name: &'static str, terms: F) -> Index<K>
+    where
+        F: Fn(&K) -> Vec<String> + Send + Sync + 'static,
+    {
+        self.informer.store().write().add_index(name, Arc::new(terms));
+        Index { name, lister: self.clone() }
+    }
+
+    /// Resolves once everything that is there has been listed.
+    pub async fn synced(&self) {
+        self.informer.synced().await;
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.informer.store().read().len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Finds objects of one kind by a term that is computed from each.
+pub struct Index<K: Cached> {
+    name: &'static str,
+    lister: Lister<K>,
+}
+
+impl<K: Cached> Index<K> {
+    /// The objects with this term, sorted by namespace and name.
+    pub fn find(&self, term: &str) -> Vec<Arc<K>> {
+        self.lister.informer.store().read().find(self.name, term)
+    }
+}

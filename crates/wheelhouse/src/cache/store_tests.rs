@@ -1,0 +1,161 @@
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::ObjectMeta;
+
+use super::*;
+
+fn object(name: &str, version: u64, uid: &str) -> ConfigMap {
+    ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some("n".to_owned()),
+            resource_version: Some(version.to_string()),
+            uid: Some(uid.to_owned()),
+            ..Default::default()
+        },
+        ..Default::default()
+    }
+}
+
+fn labelled(name: &str, version: u64, colour: &str) -> ConfigMap {
+    let mut object = object(name, version, name);
+    object.metadata.labels = Some(BTreeMap::from([("colour".to_owned(), colour.to_owned())]));
+    object
+}
+
+fn store() -> Store<ConfigMap> {
+    Store::new()
+}
+
+fn put(store: &mut Store<ConfigMap>, origin: Origin, object: ConfigMap) -> bool {
+    matches!(store.put(origin, object, None).1, Put::Stored { .. })
+}
+
+fn names(objects: impl IntoIterator<Item = Arc<ConfigMap>>) -> Vec<String> {
+    objects.into_iter().map(|object| object.metadata.name.clone().unwrap()).collect()
+}
+
+fn all(store: &Store<ConfigMap>) -> Vec<String> {
+    names(store.list(None).cloned())
+}
+
+fn key(name: &str) -> Key {
+    Key::namespaced("n", name)
+}
+
+#[test]
+fn an_older_version_and_the_same_one_are_refused() {
+    let mut store = store();
+    assert!(put(&mut store, Origin::Watch, object("a", 9, "u")));
+    assert!(!put(&mut store, Origin::Watch, object("a", 9, "u")));
+    // As a number: as text, "10" would be older than "9".
+    assert!(put(&mut store, Origin::Watch, object("a", 10, "u")));
+    assert!(!put(&mut store, Origin::List, object("a", 9, "u")));
+}
+
+#[test]
+fn an_answered_deletion_is_not_undone_by_an_event_from_before() {
+    let mut store = store();
+    put(&mut store, Origin::Watch, object("a", 1, "u"));
+    assert!(store.remove_answered(&key("a"), Some("u")).is_some());
+    assert!(!put(&mut store, Origin::Watch, object("a", 2, "u")), "an event that was on its way");
+    assert!(all(&store).is_empty());
+    assert!(store.remove_watched(&object("a", 3, "u")).is_none(), "it was reported already");
+    assert!(put(&mut store, Origin::Watch, object("a", 4, "successor")));
+}
+
+#[test]
+fn a_successor_of_what_we_deleted_is_welcome_at_once() {
+    let mut store = store();
+    put(&mut store, Origin::Watch, object("a", 1, "u"));
+    store.remove_answered(&key("a"), Some("u"));
+    assert!(put(&mut store, Origin::Answer, object("a", 3, "successor")));
+    assert!(store.remove_watched(&object("a", 2, "u")).is_none(), "the late event is about the other one");
+    assert_eq!(all(&store), ["a"]);
+}
+
+#[test]
+fn an_answer_about_another_object_of_that_name_removes_nothing() {
+    let mut store = store();
+    put(&mut store, Origin::Watch, object("a", 5, "new"));
+    assert!(store.remove_answered(&key("a"), Some("old")).is_none());
+    assert_eq!(all(&store), ["a"]);
+}
+
+#[test]
+fn what_a_list_did_not_hold_has_vanished() {
+    let mut store = store();
+    put(&mut store, Origin::Watch, object("kept", 1, "1"));
+    put(&mut store, Origin::Watch, object("gone", 2, "2"));
+    store.begin_list(None);
+    put(&mut store, Origin::List, object("kept", 1, "1"));
+    put(&mut store, Origin::List, object("new", 3, "3"));
+    let listed = store.end_list(&None);
+    assert_eq!(names(listed.vanished), ["gone"]);
+    assert!(listed.doubtful.is_empty());
+    assert_eq!(all(&store), ["kept", "new"]);
+}
+
+#[test]
+fn what_we_wrote_during_a_list_is_asked_for() {
+    let mut store = store();
+    put(&mut store, Origin::Watch, object("changed", 1, "1"));
+    store.begin_list(None);
+    put(&mut store, Origin::Answer, object("changed", 5, "1"));
+    put(&mut store, Origin::Answer, object("created", 6, "2"));
+    put(&mut store, Origin::Answer, object("listed", 4, "3"));
+    put(&mut store, Origin::List, object("listed", 4, "3"));
+    let listed = store.end_list(&None);
+    assert!(listed.vanished.is_empty());
+    let mut doubtful = listed.doubtful;
+    doubtful.sort();
+    assert_eq!(doubtful, [key("changed"), key("created")]);
+}
+
+#[test]
+fn a_list_that_began_before_a_deletion_does_not_undo_it() {
+    let mut store = store();
+    put(&mut store, Origin::Watch, object("a", 1, "u"));
+    store.begin_list(None);
+    store.remove_answered(&key("a"), Some("u"));
+    put(&mut store, Origin::List, object("a", 1, "u"));
+    store.end_list(&None);
+    assert!(all(&store).is_empty());
+    assert!(!put(&mut store, Origin::Watch, object("a", 2, "u")), "the watch has not said so yet");
+    store.begin_list(None);
+    store.end_list(&None);
+    assert!(store.deleted.is_empty(), "a list that began later knows");
+}
+
+#[test]
+fn a_list_of_one_namespace_says_nothing_of_another() {
+    let mut store = store();
+    let mut other = object("a", 1, "u");
+    other.metadata.namespace = Some("n2".to_owned());
+    put(&mut store, Origin::Watch, other);
+    put(&mut store, Origin::Watch, object("b", 1, "v"));
+    let part: Option<Arc<str>> = Some("n".into());
+    store.begin_list(part.clone());
+    assert_eq!(names(store.end_list(&part).vanished), ["b"]);
+    assert_eq!(all(&store), ["a"]);
+}
+
+#[test]
+fn an_index_follows_changes() {
+    let mut store = store();
+    put(&mut store, Origin::Watch, labelled("early", 1, "red"));
+    store.add_index(
+        "colour",
+        Arc::new(|object: &ConfigMap| {
+            object.metadata.labels.iter().flat_map(|labels| labels.values().cloned()).collect()
+        }),
+    );
+    put(&mut store, Origin::Answer, labelled("a", 2, "red"));
+    assert_eq!(names(store.find("colour", "red")), ["a", "early"]);
+    put(&mut store, Origin::Answer, labelled("a", 3, "blue"));
+    assert_eq!(names(store.find("colour", "red")), ["early"]);
+    assert_eq!(names(store.find("colour", "blue")), ["a"]);
+    store.remove_answered(&key("a"), None);
+    assert!(store.find("colour", "blue").is_empty());
+}

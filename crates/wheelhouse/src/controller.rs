@@ -1,0 +1,251 @@
+//! [`Controller`]: an operator, what it looks at, and how it is worked on.
+
+mod reconcile;
+mod registration;
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{Stream, future::BoxFuture, stream::BoxStream};
+use kube::Client;
+
+pub(crate) use reconcile::Running;
+pub use registration::Declared;
+use registration::Registration;
+
+use crate::{
+    cache::{Cache, Cached, Selection},
+    exclusion::Exclusion,
+    key::Key,
+    kind::Kind,
+    metrics::Metrics,
+    operator::Operator,
+    queue::QueueSettings,
+    triggers::Predicate,
+};
+
+/// How a controller behaves.
+#[derive(Clone, Debug)]
+pub struct ControllerSettings {
+    /// How long one reconcile may take. Default: 1 minute.
+    pub deadline: Duration,
+    /// How often every resource is looked at even if nothing changes. Such a
+    /// look costs no API call. Default: 1 hour.
+    pub resync: Duration,
+    /// How keys are worked on.
+    pub queue: QueueSettings,
+}
+
+impl Default for ControllerSettings {
+    fn default() -> Self {
+        Self {
+            deadline: Duration::from_secs(60),
+            resync: Duration::from_secs(3600),
+            queue: QueueSettings::default(),
+        }
+    }
+}
+
+/// An operator and what it is registered for.
+pub struct Controller<O: Operator> {
+    operator: O,
+    name: Option<String>,
+    settings: ControllerSettings,
+    selection: Selection,
+    predicates: Vec<Predicate<O::Resource>>,
+    registrations: Vec<Registration>,
+    external: Vec<BoxStream<'static, Key>>,
+    exclusion: Option<(Exclusion, SharedKey<O::Resource>)>,
+    declared: Vec<Declared>,
+}
+
+/// The key under which a resource must not be worked on together with others.
+type SharedKey<K> = Arc<dyn Fn(&K) -> Key + Send + Sync>;
+
+impl<O: Operator> Controller<O> {
+    /// A controller that looks at all resources of the operator's kind.
+    pub fn new(operator: O) -> Self {
+        let resource = Kind::of::<O::Resource>(&());
+        Self {
+            operator,
+            name: None,
+            settings: ControllerSettings::default(),
+            selection: Selection::everything(),
+            predicates: Vec::new(),
+            registrations: Vec::new(),
+            external: Vec::new(),
+            exclusion: None,
+            declared: vec![Declared::resource(resource)],
+        }
+    }
+
+    /// The name in logs, metrics and managed fields. Default: the kind in lower case.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// How it behaves.
+    #[must_use]
+    pub fn settings(mut self, settings: ControllerSettings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Looks only at some of the resources.
+    #[must_use]
+    pub fn select(mut self, selection: Selection) -> Self {
+        self.selection = selection;
+        self
+    }
+
+    /// Not every change of the resource is worth a look. Deletions always are.
+    #[must_use]
+    pub fn when(mut self, predicate: Predicate<O::Resource>) -> Self {
+        self.predicates.push(predicate);
+        self
+    }
+
+    /// The plans write children of this kind; a change of a child is looked at.
+    #[must_use]
+    pub fn owns<K: Cached<DynamicType = ()>>(self) -> Self {
+        self.owns_of::<K>((), Selection::everything(), Vec::new())
+    }
+
+    /// The same for a kind that may be known only at run time, for some of its
+    /// objects, and for some of their changes.
+    #[must_use]
+    pub fn owns_of<K: Cached>(
+        mut self,
+        dynamic: K::DynamicType,
+        selection: Selection,
+        when: Vec<Predicate<K>>,
+    ) -> Self {
+        self.declared.push(Declared::owned(Kind::of::<K>(&dynamic)));
+        self.registrations.push(registration::owns(dynamic, selection, when));
+        self
+    }
+
+    /// An older version of this operator made children of this kind: they are
+    /// still its children, to be pruned.
+    #[must_use]
+    pub fn once_owned<K: Cached<DynamicType = ()>>(self) -> Self {
+        self.owns::<K>()
+    }
+
+    /// Resources depend on objects of this kind: `map` says which.
+    #[must_use]
+    pub fn watches<K, F>(self, map: F) -> Self
+    where
+        K: Cached<DynamicType = ()>,
+        F: Fn(&K) -> Vec<Key> + Send + Sync + 'static,
+    {
+        self.watches_of((), Selection::everything(), Vec::new(), map)
+    }
+
+    /// The same for a kind that may be known only at run time, for some of its
+    /// objects, and for some of their changes.
+    #[must_use]
+    pub fn watches_of<K, F>(
+        mut self,
+        dynamic: K::DynamicType,
+        selection: Selection,
+        when: Vec<Predicate<K>>,
+        map: F,
+    ) -> Self
+    where
+        K: Cached,
+        F: Fn(&K) -> Vec<Key> + Send + Sync + 'static,
+    {
+        self.declared.push(Declared::watched(Kind::of::<K>(&dynamic)));
+        self.registrations.push(registration::watches(dynamic, selection, when, Arc::new(map)));
+        self
+    }
+
+    /// The plans also do this to objects of that kind (`pods/exec`, `pods/eviction`,
+    /// what actions do): RBAC has to allow it.
+    #[must_use]
+    pub fn uses(mut self, declared: Declared) -> Self {
+        self.declared.push(declared);
+        self
+    }
+
+    /// Keys that come from elsewhere are looked at too.
+    #[must_use]
+    pub fn triggered_by(mut self, keys: impl Stream<Item = Key> + Send + 'static) -> Self {
+        self.external.push(Box::pin(keys));
+        self
+    }
+
+    /// While a resource is worked on, nothing else under the same key is.
+    #[must_use]
+    pub fn shares_key(
+        mut self,
+        exclusion: &Exclusion,
+        key: impl Fn(&O::Resource) -> Key + Send + Sync + 'static,
+    ) -> Self {
+        self.exclusion = Some((exclusion.clone(), Arc::new(key)));
+        self
+    }
+
+    fn name(&self) -> String {
+        self.name.clone().unwrap_or_else(|| Kind::of::<O::Resource>(&()).kind.to_lowercase())
+    }
+}
+
+/// What a controller needs from its manager.
+pub(crate) struct Surroundings {
+    /// Reads, and is never fenced.
+    pub(crate) reading: Client,
+    /// Writes only while this process leads.
+    pub(crate) acting: Client,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) metrics: Metrics,
+    /// The manager's name, part of the field manager's.
+    pub(crate) manager: String,
+    /// This process, as events name it.
+    pub(crate) instance: String,
+    pub(crate) probes: Arc<crate::world::Probes>,
+    /// The controller's number.
+    pub(crate) number: u64,
+}
+
+/// A controller, whatever its operator.
+pub(crate) trait AnyController: Send {
+    fn name(&self) -> String;
+    fn declared(&self) -> &[Declared];
+    fn workers(&self) -> usize;
+    fn set_workers(&mut self, workers: usize);
+    /// Begins to look; nothing is worked on yet.
+    fn start(self: Box<Self>, surroundings: Surroundings) -> Arc<dyn Work>;
+}
+
+/// A controller that was started.
+pub(crate) trait Work: Send + Sync {
+    /// Works until told to stop, and then finishes what runs.
+    fn work(self: Arc<Self>, stop: tokio_util::sync::CancellationToken) -> BoxFuture<'static, ()>;
+    /// Brings the gauges up to date.
+    fn measure(&self);
+}
+
+impl<O: Operator> AnyController for Controller<O> {
+    fn name(&self) -> String {
+        Controller::name(self)
+    }
+
+    fn declared(&self) -> &[Declared] {
+        &self.declared
+    }
+
+    fn workers(&self) -> usize {
+        self.settings.queue.workers
+    }
+
+    fn set_workers(&mut self, workers: usize) {
+        self.settings.queue.workers = workers;
+    }
+
+    fn start(self: Box<Self>, surroundings: Surroundings) -> Arc<dyn Work> {
+        Running::start(*self, surroundings)
+    }
+}

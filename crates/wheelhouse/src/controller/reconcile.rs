@@ -1,0 +1,357 @@
+//! One controller at work: takes keys, and observes, analyses and acts for each.
+
+use std::{
+    collections::HashSet,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::SelectAll};
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use super::{Controller, Surroundings, Work};
+use crate::{
+    act::{Actor, Done, Learned, Owner, events::Events},
+    cache::Lister,
+    error::{Category, Error, Result},
+    key::Key,
+    kind::Kind,
+    metrics::ControllerMetrics,
+    operator::{Acting, Operator},
+    plan::{Event, Plan, Reference},
+    queue::{Finished, Lane, Priority, Queue},
+    triggers::on_resource,
+    world::{Listers, World},
+};
+
+/// A controller that was started.
+pub(crate) struct Running<O: Operator> {
+    name: String,
+    operator: O,
+    kind: Kind,
+    lister: Lister<O::Resource>,
+    listers: Listers,
+    queue: Arc<Queue>,
+    deadline: Duration,
+    resync: Duration,
+    exclusion: Option<(crate::exclusion::Exclusion, super::SharedKey<O::Resource>)>,
+    surroundings: Surroundings,
+    field_manager: String,
+    metrics: ControllerMetrics,
+    events: Events,
+    learned: Learned,
+    /// Keys whose next observation is live.
+    doubtful: Mutex<HashSet<Key>>,
+}
+
+impl<O: Operator> Running<O> {
+    pub(super) fn start(controller: Controller<O>, surroundings: Surroundings) -> Arc<dyn Work> {
+        let name = controller.name();
+        let field_manager = format!("{}/{name}", surroundings.manager);
+        let cache = &surroundings.cache;
+        cache.add_field_manager(&field_manager);
+        let queue = Queue::new(controller.settings.queue.clone(), surroundings.metrics.queue(&name));
+        let kind = Kind::of::<O::Resource>(&());
+        let lister = cache.lister_of::<O::Resource>((), controller.selection);
+        let on_resource = on_resource(queue.clone(), surroundings.number, controller.predicates);
+        lister.informer().subscribe(Arc::new(on_resource));
+        let mut listers = Listers::default();
+        listers.add(&(), lister.clone());
+        for register in controller.registrations {
+            register(cache, &mut listers, &kind, &queue);
+        }
+        let mut external: SelectAll<_> = controller.external.into_iter().collect();
+        let triggered = queue.clone();
+        tokio::spawn(async move {
+            while let Some(key) = external.next().await {
+                triggered.add(key, Priority::Child);
+            }
+        });
+        Arc::new(Self {
+            events: Events::new(surroundings.acting.clone(), &field_manager, &surroundings.instance),
+            metrics: surroundings.metrics.controller(&name),
+            operator: controller.operator,
+            deadline: controller.settings.deadline,
+            resync: controller.settings.resync,
+            exclusion: controller.exclusion,
+            learned: Learned::default(),
+            doubtful: Mutex::default(),
+            name,
+            kind,
+            lister,
+            listers,
+            queue,
+            field_manager,
+            surroundings,
+        })
+    }
+
+    /// Works on one key, from the moment it was taken to the moment it is done.
+    async fn work_on(self: Arc<Self>, key: Key, lane: Lane, stop: CancellationToken) {
+        let taken = Taken { queue: self.queue.clone(), key: Some(key.clone()) };
+        let Some(resource) = self.lister.get(&key) else {
+            self.doubtful.lock().remove(&key);
+            self.queue.forget(&key);
+            return taken.done(Finished::Done);
+        };
+        let _exclusive = match &self.exclusion {
+            None => None,
+            Some((exclusion, shared_key)) => {
+                let (queue, again) = (self.queue.clone(), key.clone());
+                let exclusive =
+                    exclusion.take(shared_key(&resource), move || queue.add(again, Priority::Child));
+                if exclusive.is_none() {
+                    return taken.done(Finished::PutOff);
+                }
+                exclusive
+            }
+        };
+        let span = tracing::info_span!("reconcile", controller = self.name, %key);
+        let began = Instant::now();
+        let reconciling = AssertUnwindSafe(self.reconcile(&key, resource.clone(), &stop)).catch_unwind();
+        let reconciling = async {
+            let limited = tokio::time::timeout(self.deadline, reconciling);
+            tokio::pin!(limited);
+            if lane == Lane::Prompt {
+                tokio::select! {
+                    biased;
+                    done = &mut limited => return done,
+                    () = tokio::time::sleep(self.queue.patience()) => self.queue.is_slow(&key),
+                };
+            }
+            limited.await
+        };
+        let result = match reconciling.instrument(span.clone()).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(panic)) => {
+                self.metrics.panics.inc();
+                Err(Error::new(Category::Panic, format!("the operator panicked: {}", words_of(&*panic))))
+            }
+            Err(_) => {
+                Err(Error::DeadlineExceeded { doing: "the reconcile".to_owned(), limit: self.deadline })
+            }
+        };
+        self.metrics.time.observe(began.elapsed().as_secs_f64());
+        let _entered = span.enter();
+        match result {
+            Ok(look_again_after) => {
+                self.metrics.count(if look_again_after.is_some() { "requeue_after" } else { "success" });
+                taken.done(Finished::Done);
+                if let Some(delay) = look_again_after {
+                    self.queue.add_after(key, delay);
+                }
+            }
+            Err(error) => {
+                self.note_failure(&key, &resource, &error);
+                taken.done(Finished::Failed(error.category()));
+            }
+        }
+    }
+
+    fn note_failure(self: &Arc<Self>, key: &Key, resource: &Arc<O::Resource>, error: &Error) {
+        let category = error.category();
+        self.metrics.count("error");
+        self.metrics.count_error(category.as_str());
+        if category.asks_for_live_reads() {
+            self.doubtful.lock().insert(key.clone());
+        }
+        // A conflict is how two writers find out about each other, and leading
+        // ends now and then: nobody has to be told.
+        if matches!(category, Category::Conflict | Category::NotLeading) {
+            tracing::info!(category = category.as_str(), "{error}; looking again");
+        } else {
+            tracing::warn!(category = category.as_str(), "{error}; trying again");
+            let about = Reference::to(&self.kind, &**resource);
+            let event = Event::warning(category.as_str(), error.to_string());
+            let events = self.events.clone();
+            tokio::spawn(async move { events.publish(&about, &event).await });
+        }
+    }
+
+    async fn reconcile(
+        &self,
+        key: &Key,
+        resource: Arc<O::Resource>,
+        stop: &CancellationToken,
+    ) -> Result<Option<Duration>> {
+        let live = self.doubtful.lock().contains(key).then(Mutex::default);
+        let is_live = live.is_some();
+        let resource = match is_live {
+            true => {
+                self.surroundings.cache.refresh(&self.kind, key.namespace()).await?;
+                match self.lister.get(key) {
+                    Some(resource) => resource,
+                    None => return Ok(None),
+                }
+            }
+            false => resource,
+        };
+        let reference = Reference::to(&self.kind, &*resource);
+        let world = World {
+            client: &self.surroundings.reading,
+            cache: &self.surroundings.cache,
+            listers: &self.listers,
+            probes: &self.surroundings.probes,
+            resource: &reference,
+            look_again: {
+                let (queue, key) = (self.queue.clone(), key.clone());
+                Arc::new(move || queue.add(key.clone(), Priority::Child))
+            },
+            now: Timestamp::now(),
+            live,
+        };
+        let seen = self.operator.observe(resource.clone(), &world).await?;
+        if is_live {
+            self.doubtful.lock().remove(key);
+        }
+        let plan = self.operator.analyse(&seen);
+        plan.check()?;
+        self.act(&resource, reference, plan, stop).await
+    }
+
+    async fn act(
+        &self,
+        resource: &O::Resource,
+        reference: Reference,
+        plan: Plan<O::Action>,
+        stop: &CancellationToken,
+    ) -> Result<Option<Duration>> {
+        let owner = Owner {
+            finalizers: resource.finalizers().to_vec(),
+            status: match plan.status {
+                Some(_) => serde_json::to_value(resource)
+                    .ok()
+                    .and_then(|mut value| value.get_mut("status").map(serde_json::Value::take)),
+                None => None,
+            },
+            reference,
+        };
+        let actor = Actor {
+            client: &self.surroundings.acting,
+            cache: &self.surroundings.cache,
+            manager: &self.field_manager,
+            controller: self.surroundings.number,
+            owner: &owner,
+            learned: &self.learned,
+        };
+        let carried_out = self.carry_out(&actor, &plan, stop).await;
+        // The status tells what was observed, whether or not the steps went well;
+        // unless the resource itself may be gone.
+        let written = match &plan.status {
+            Some(status) if !gives_up_the_resource(&plan) => actor.write_status(status).await,
+            _ => Ok(Done::AlreadySo),
+        };
+        for event in &plan.events {
+            self.events.publish(&owner.reference, event).await;
+        }
+        carried_out?;
+        written?;
+        Ok(plan.look_again_after)
+    }
+
+    async fn carry_out(
+        &self,
+        actor: &Actor<'_>,
+        plan: &Plan<O::Action>,
+        stop: &CancellationToken,
+    ) -> Result<()> {
+        for planned in &plan.steps {
+            if stop.is_cancelled() {
+                tracing::info!("stopping before: {}", planned.step);
+                return Ok(());
+            }
+            let context = Acting {
+                client: actor.client,
+                resource: &actor.owner.reference,
+                field_manager: actor.manager,
+            };
+            let done = actor.carry_out(&planned.step, |action| self.operator.act(action, &context)).await;
+            let result = match &done {
+                Ok(Done::AlreadySo) => "unchanged",
+                Ok(Done::Changed | Done::Restored { .. }) => "done",
+                Err(_) => "failed",
+            };
+            self.metrics.count_step(planned.step.name(), result);
+            match done? {
+                Done::AlreadySo => {}
+                Done::Changed => tracing::info!(because = planned.because, "{}", planned.step),
+                Done::Restored { by } => {
+                    let by = by.unwrap_or_else(|| "somebody".to_owned());
+                    let note = format!("restored what {by} had changed: {}", planned.step);
+                    tracing::info!("{note}");
+                    self.events.publish(&actor.owner.reference, &Event::normal("Restored", note)).await;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A key that is being worked on. If the work is broken off, because this
+/// process does not lead any more, it has to be done again.
+struct Taken {
+    queue: Arc<Queue>,
+    key: Option<Key>,
+}
+
+impl Taken {
+    fn done(mut self, finished: Finished) {
+        if let Some(key) = self.key.take() {
+            self.queue.done(&key, finished);
+        }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.queue.done(&key, Finished::PutOff);
+            self.queue.add(key, Priority::Child);
+        }
+    }
+}
+
+fn gives_up_the_resource<A>(plan: &Plan<A>) -> bool {
+    plan.steps.iter().any(|planned| matches!(planned.step, crate::plan::Step::RemoveFinalizer(_)))
+}
+
+fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a word".to_owned())
+}
+
+impl<O: Operator> Work for Running<O> {
+    fn work(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let mut workers = JoinSet::new();
+            let mut resync = tokio::time::interval(self.resync);
+            resync.tick().await;
+            while !stop.is_cancelled() {
+                while let Some((key, lane)) = self.queue.take() {
+                    workers.spawn(self.clone().work_on(key, lane, stop.clone()));
+                }
+                tokio::select! {
+                    () = self.queue.changed() => {}
+                    _ = resync.tick() => {
+                        for resource in self.lister.list(None) {
+                            self.queue.add(Key::of(&*resource), Priority::Resync);
+                        }
+                    }
+                    Some(_) = workers.join_next() => {}
+                    () = stop.cancelled() => {}
+                }
+            }
+            while workers.join_next().await.is_some() {}
+        })
+    }
+
+    fn measure(&self) {
+        self.queue.measure();
+    }
+}

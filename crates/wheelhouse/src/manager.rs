@@ -1,0 +1,325 @@
+//! [`Manager`]: holds it all together: one client, one cache, the election, the
+//! controllers, and what people and Kubernetes look at.
+
+mod crds;
+mod http;
+mod leader;
+mod logs;
+mod manifests;
+mod settings;
+
+use std::{net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
+
+use clap::{CommandFactory as _, FromArgMatches as _};
+use futures::future::join_all;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Config;
+use tokio::{signal::unix, sync::watch};
+use tokio_util::sync::CancellationToken;
+
+use leader::Candidate;
+pub use leader::ElectionSettings;
+use manifests::Installation;
+use settings::{CommandLine, Verb};
+pub use settings::{LogFormat, RunSettings};
+
+use crate::{
+    cache::{Cache, Namespaces},
+    client::{Fence, connect},
+    controller::{AnyController, Controller, Declared, Surroundings, Work},
+    error::{Category, Error, Result},
+    metrics::Metrics,
+    operator::Operator,
+    rbac,
+};
+
+/// How long running steps may take to finish when the process is to end.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// An operator's process.
+pub struct Manager {
+    name: String,
+    version: String,
+    controllers: Vec<Box<dyn AnyController>>,
+    crds: Vec<CustomResourceDefinition>,
+    metrics: Metrics,
+}
+
+impl Manager {
+    /// A process by this name. It is also the name of the Lease, of the
+    /// ServiceAccount, and the first part of the field managers' names.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            version: "0.0.0".to_owned(),
+            controllers: Vec::new(),
+            crds: Vec::new(),
+            metrics: Metrics::default(),
+        }
+    }
+
+    /// The operator's version, which its CRDs and manifests carry.
+    #[must_use]
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.version = version.into();
+        self
+    }
+
+    /// Adds a controller.
+    #[must_use]
+    pub fn controller<O: Operator>(mut self, controller: Controller<O>) -> Self {
+        self.controllers.push(Box::new(controller));
+        self
+    }
+
+    /// Adds a kind of the operator's own.
+    #[must_use]
+    pub fn crd(mut self, crd: CustomResourceDefinition) -> Self {
+        self.crds.push(crds::stamped(crd, &self.version));
+        self
+    }
+
+    /// What `/metrics` shows; an operator may add its own.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// The program: reads the command line and does what it says.
+    pub fn main(self) -> ExitCode {
+        let command = CommandLine::command().name(self.name.clone()).version(self.version.clone());
+        let parsed = command.get_matches();
+        let outcome = match CommandLine::from_arg_matches(&parsed) {
+            Ok(line) => self.carry_out(line.verb.unwrap_or(Verb::Run(RunSettings::default()))),
+            Err(error) => error.exit(),
+        };
+        match outcome {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    fn carry_out(self, verb: Verb) -> Result<()> {
+        let installation = self.installation();
+        match verb {
+            Verb::Crds => print!("{}", installation.crds()?),
+            Verb::Rbac(place) => print!("{}", installation.rbac(&place)?),
+            Verb::Manifests(settings) => print!("{}", installation.all(&settings)?),
+            Verb::Run(settings) => {
+                logs::start(&settings)?;
+                let runtime = self.runtime()?;
+                runtime.block_on(async {
+                    let config = Config::infer().await.map_err(|error| {
+                        Error::new(
+                            Category::Unavailable,
+                            format!("no Kubernetes to talk to: {error}: set KUBECONFIG"),
+                        )
+                    })?;
+                    self.run(config, settings, stop_on_signal()?).await
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// As many threads as there are cores, and one more for each worker: code
+    /// that blocks a thread must not keep others from running.
+    fn runtime(&self) -> Result<tokio::runtime::Runtime> {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let workers: usize = self.controllers.iter().map(|controller| controller.workers()).sum();
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(cores + workers)
+            .enable_all()
+            .build()
+            .map_err(|error| Error::new(Category::Unavailable, format!("cannot start threads: {error}")))
+    }
+
+    fn installation(&self) -> Installation<'_> {
+        Installation { name: &self.name, version: &self.version, crds: &self.crds, declared: self.declared() }
+    }
+
+    /// Everything that the controllers do, for RBAC.
+    pub fn declared(&self) -> Vec<Declared> {
+        let registered = self.controllers.iter().flat_map(|controller| controller.declared().iter().cloned());
+        let mut declared: Vec<_> = registered.collect();
+        for crd in &self.crds {
+            let (group, plural) = (&crd.spec.group, &crd.spec.names.plural);
+            declared.push(Declared::new(group, format!("{plural}/status"), &["patch"]));
+            declared.push(Declared::new(group, format!("{plural}/finalizers"), &["update"]));
+        }
+        declared.push(rbac::events());
+        declared
+    }
+
+    /// Runs until stopped, and then finishes the steps that run.
+    ///
+    /// # Errors
+    /// When it cannot even start.
+    pub async fn run(self, config: Config, settings: RunSettings, stop: CancellationToken) -> Result<()> {
+        self.start(config, settings, stop).await?.finished().await;
+        Ok(())
+    }
+
+    /// Starts, and returns as soon as it runs.
+    ///
+    /// # Errors
+    /// When it cannot even start.
+    pub async fn start(
+        mut self,
+        config: Config,
+        settings: RunSettings,
+        stop: CancellationToken,
+    ) -> Result<Started> {
+        let cannot_connect =
+            |error| Error::new(Category::Unavailable, format!("cannot set up the connection: {error}"));
+        let fence = if settings.no_leader_election { Fence::open() } else { Fence::closed() };
+        let reading = connect(config.clone(), &Fence::open(), &self.metrics).map_err(cannot_connect)?;
+        let acting = connect(config.clone(), &fence, &self.metrics).map_err(cannot_connect)?;
+        tracing::info!(operator = self.name, version = self.version, "starting");
+        if settings.install_crds {
+            crds::install(&reading, &self.crds, &self.name).await?;
+        }
+        let cache = Arc::new(Cache::new(reading.clone(), Namespaces::only(&settings.namespaces)));
+        let identity = format!("{}_{:08x}", host_name(), rand::random::<u32>());
+        let probes = Arc::default();
+        let mut controllers = Vec::new();
+        for (number, mut controller) in (0..).zip(self.controllers.drain(..)) {
+            if let Some(workers) = settings.workers {
+                controller.set_workers(workers);
+            }
+            tracing::info!(
+                controller = controller.name(),
+                workers = controller.workers(),
+                "starting the controller"
+            );
+            controllers.push(controller.start(Surroundings {
+                reading: reading.clone(),
+                acting: acting.clone(),
+                cache: cache.clone(),
+                metrics: self.metrics.clone(),
+                manager: self.name.clone(),
+                instance: identity.clone(),
+                probes: Arc::clone(&probes),
+                number,
+            }));
+        }
+        let shown = http::Shown {
+            cache: cache.clone(),
+            metrics: self.metrics.clone(),
+            controllers: controllers.clone(),
+        };
+        let finished = CancellationToken::new();
+        let address = http::serve(settings.listen, shown, finished.clone()).await?;
+        let work = Working { cache, controllers, stop: stop.clone() };
+        let working = if settings.no_leader_election {
+            tokio::spawn(work.work())
+        } else {
+            let namespace = settings.lease_namespace.unwrap_or(config.default_namespace);
+            let election = ElectionSettings::new(namespace, &self.name, identity);
+            let (candidate, is_leading) = Candidate::new(election, reading, fence, self.metrics.clone());
+            tokio::spawn(work.work_while_leading(candidate, is_leading))
+        };
+        Ok(Started { address, working, finished })
+    }
+}
+
+/// A manager that runs.
+pub struct Started {
+    address: SocketAddr,
+    working: tokio::task::JoinHandle<()>,
+    finished: CancellationToken,
+}
+
+impl Started {
+    /// Where `/healthz`, `/readyz` and `/metrics` are answered.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Resolves when it was stopped and everything has ended.
+    pub async fn finished(self) {
+        // Fails only if it panicked, and then it is finished too.
+        let _ = self.working.await;
+        self.finished.cancel();
+        tracing::info!("stopped");
+    }
+}
+
+/// The controllers, and when they are to work.
+struct Working {
+    cache: Arc<Cache>,
+    controllers: Vec<Arc<dyn Work>>,
+    stop: CancellationToken,
+}
+
+impl Working {
+    async fn work(self) {
+        if self.stop.run_until_cancelled(self.cache.synced()).await.is_some() {
+            self.work_until(self.stop.clone()).await;
+        }
+    }
+
+    /// Waits warm: everything is watched, and what has to be looked at is queued.
+    async fn work_while_leading(self, candidate: Candidate, mut is_leading: watch::Receiver<bool>) {
+        let hand_over = CancellationToken::new();
+        let running_for_leader = tokio::spawn(candidate.run(hand_over.clone()));
+        let stopped = self.stop.clone();
+        stopped
+            .run_until_cancelled(async {
+                self.cache.synced().await;
+            })
+            .await;
+        while !self.stop.is_cancelled() {
+            if self.stop.run_until_cancelled(is_leading.wait_for(|leading| *leading)).await.is_none() {
+                break;
+            }
+            let deposed = async {
+                // Fails only if the candidate is gone, and then nobody leads either.
+                let _ = is_leading.wait_for(|leading| !*leading).await;
+            };
+            tokio::select! {
+                () = self.work_until(self.stop.clone()) => {}
+                // What runs is broken off: it could not send anything anyway.
+                () = deposed => {}
+            }
+        }
+        hand_over.cancel();
+        let _ = running_for_leader.await;
+    }
+
+    async fn work_until(&self, stop: CancellationToken) {
+        let all = join_all(self.controllers.iter().map(|controller| controller.clone().work(stop.clone())));
+        let too_long = async {
+            stop.cancelled().await;
+            tokio::time::sleep(GRACE).await;
+        };
+        tokio::select! {
+            _ = all => {}
+            () = too_long => tracing::warn!("some reconciles did not end within {GRACE:?}: they are broken off"),
+        }
+    }
+}
+
+fn stop_on_signal() -> Result<CancellationToken> {
+    let cannot = |error| Error::new(Category::Unavailable, format!("cannot listen for signals: {error}"));
+    let mut terminate = unix::signal(unix::SignalKind::terminate()).map_err(cannot)?;
+    let mut interrupt = unix::signal(unix::SignalKind::interrupt()).map_err(cannot)?;
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("stopping: running steps are finished first");
+        stopped.cancel();
+    });
+    Ok(stop)
+}
+
+fn host_name() -> String {
+    let name = std::env::var("HOSTNAME").ok().or_else(|| nix::unistd::gethostname().ok()?.into_string().ok());
+    name.unwrap_or_else(|| "unknown".to_owned())
+}

@@ -1,0 +1,103 @@
+//! Registers CRDs at the start: by server-side apply, never an older version
+//! over a newer one, and waits until they are served.
+
+use std::{cmp::Ordering, time::Duration};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{ListParams, Patch, PatchParams},
+    core::{ApiResource, DynamicObject, GroupVersionKind},
+};
+
+use crate::error::{Category, Error, Result};
+
+/// The version of the operator that a CRD came with.
+const VERSION: &str = "wheelhouse.dev/version";
+const SERVED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Stamps CRDs with the version of the operator that they come with.
+pub(crate) fn stamped(mut crd: CustomResourceDefinition, version: &str) -> CustomResourceDefinition {
+    crd.annotations_mut().insert(VERSION.to_owned(), version.to_owned());
+    crd
+}
+
+pub(crate) async fn install(client: &Client, crds: &[CustomResourceDefinition], manager: &str) -> Result<()> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for crd in crds {
+        let name = crd.name_any();
+        let doing = format!("install the CRD {name}");
+        let installed = api.get_opt(&name).await.map_err(Error::api(&doing))?;
+        let newer = installed.as_ref().and_then(|installed| newer_version(installed, crd));
+        if let Some(newer) = newer {
+            tracing::warn!(
+                crd = name,
+                "the installed CRD is of the newer version {newer}: it is left as it is"
+            );
+            continue;
+        }
+        let params = PatchParams::apply(manager).force();
+        api.patch(&name, &params, &Patch::Apply(crd)).await.map_err(Error::api(&doing))?;
+        tracing::info!(crd = name, "installed the CRD");
+    }
+    for crd in crds {
+        wait_until_served(client, crd).await?;
+    }
+    Ok(())
+}
+
+/// The version of what is installed, if that is newer.
+fn newer_version<'a>(
+    installed: &'a CustomResourceDefinition,
+    ours: &CustomResourceDefinition,
+) -> Option<&'a str> {
+    let installed = installed.annotations().get(VERSION)?;
+    let ours = ours.annotations().get(VERSION)?;
+    (compare_versions(installed, ours) == Ordering::Greater).then_some(installed)
+}
+
+/// By numbers: 0.10 is newer than 0.9. A pre-release is older than its release.
+fn compare_versions(one: &str, other: &str) -> Ordering {
+    let parse = |version: &str| {
+        let (release, rest) = version.split_once('-').unwrap_or((version, ""));
+        let numbers: Vec<u64> = release.split('.').map(|part| part.parse().unwrap_or(0)).collect();
+        (numbers, rest.is_empty(), rest.to_owned())
+    };
+    parse(one).cmp(&parse(other))
+}
+
+async fn wait_until_served(client: &Client, crd: &CustomResourceDefinition) -> Result<()> {
+    let served = tokio::time::timeout(SERVED_WITHIN, async {
+        for version in crd.spec.versions.iter().filter(|version| version.served) {
+            let gvk = GroupVersionKind::gvk(&crd.spec.group, &version.name, &crd.spec.names.kind);
+            let resource = ApiResource::from_gvk_with_plural(&gvk, &crd.spec.names.plural);
+            let objects: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+            // Who may not list in all namespaces is told so: it is served.
+            while matches!(objects.list(&ListParams::default().limit(1)).await, Err(kube::Error::Api(status)) if status.code == 404)
+            {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    });
+    served.await.map_err(|_| {
+        let message =
+            format!("the CRD {} is not served after {SERVED_WITHIN:?}: see its conditions", crd.name_any());
+        Error::new(Category::Unavailable, message)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("0.1.0", "0.1.0", Ordering::Equal)]
+    #[case("0.10.0", "0.9.3", Ordering::Greater)]
+    #[case("1.0.0-rc.1", "1.0.0", Ordering::Less)]
+    #[case("1.0.0", "0.99.99", Ordering::Greater)]
+    fn versions_compare_by_their_numbers(#[case] one: &str, #[case] other: &str, #[case] expected: Ordering) {
+        assert_eq!(compare_versions(one, other), expected);
+    }
+}

@@ -1,0 +1,158 @@
+//! What installs an operator: `kubectl apply -f` of it is all.
+
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        core::v1::{Namespace, ServiceAccount},
+        rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use super::settings::{ManifestSettings, Place};
+use crate::{
+    controller::Declared,
+    error::{Category, Error, Result},
+    rbac,
+};
+
+/// What is installed of an operator.
+pub(super) struct Installation<'a> {
+    pub(super) name: &'a str,
+    pub(super) version: &'a str,
+    pub(super) crds: &'a [CustomResourceDefinition],
+    pub(super) declared: Vec<Declared>,
+}
+
+impl Installation<'_> {
+    pub(super) fn crds(&self) -> Result<String> {
+        documents(self.crds)
+    }
+
+    pub(super) fn rbac(&self, place: &Place) -> Result<String> {
+        let mut text = String::new();
+        let rules = rbac::rules(&self.declared);
+        let subject =
+            json!([{"kind": "ServiceAccount", "name": self.name, "namespace": place.install_namespace}]);
+        let reference =
+            |kind: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": self.name});
+        add::<ServiceAccount>(&mut text, self.object(Some(&place.install_namespace), json!({})))?;
+        if place.namespaces.is_empty() {
+            add::<ClusterRole>(&mut text, self.object(None, json!({"rules": rules})))?;
+            let binding = json!({"roleRef": reference("ClusterRole"), "subjects": subject});
+            add::<ClusterRoleBinding>(&mut text, self.object(None, binding))?;
+        }
+        for namespace in &place.namespaces {
+            add::<Role>(&mut text, self.object(Some(namespace), json!({"rules": rules})))?;
+            let binding = json!({"roleRef": reference("Role"), "subjects": subject});
+            add::<RoleBinding>(&mut text, self.object(Some(namespace), binding))?;
+        }
+        let lease = format!("{}-lease", self.name);
+        let mut role =
+            self.object(Some(&place.install_namespace), json!({"rules": rbac::rules(&[rbac::leases()])}));
+        rename(&mut role, &lease);
+        add::<Role>(&mut text, role)?;
+        let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": lease});
+        let mut binding =
+            self.object(Some(&place.install_namespace), json!({"roleRef": reference, "subjects": subject}));
+        rename(&mut binding, &lease);
+        add::<RoleBinding>(&mut text, binding)?;
+        Ok(text)
+    }
+
+    pub(super) fn all(&self, settings: &ManifestSettings) -> Result<String> {
+        let place = &settings.place;
+        let mut text = self.crds()?;
+        let mut namespace = self.object(None, json!({}));
+        rename(&mut namespace, &place.install_namespace);
+        add::<Namespace>(&mut text, namespace)?;
+        text.push_str(&self.rbac(place)?);
+        add::<Deployment>(&mut text, self.deployment(settings))?;
+        Ok(text)
+    }
+
+    fn deployment(&self, settings: &ManifestSettings) -> Value {
+        let labels = json!({"app.kubernetes.io/name": self.name});
+        let image = settings
+            .image
+            .clone()
+            .unwrap_or_else(|| format!("wheelhouse.dev/{}:{}", self.name, self.version));
+        let namespaces = settings.place.namespaces.iter().flat_map(|name| ["--namespace", name.as_str()]);
+        let arguments: Vec<&str> = ["run"].into_iter().chain(namespaces).collect();
+        let get = |path: &str| json!({"httpGet": {"path": path, "port": "http"}, "periodSeconds": 5});
+        let pod = json!({
+            "serviceAccountName": self.name,
+            "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [{
+                "name": "operator",
+                "image": image,
+                "args": arguments,
+                "ports": [{"name": "http", "containerPort": 8080}],
+                "livenessProbe": get("/healthz"),
+                "readinessProbe": get("/readyz"),
+                "resources": {"requests": {"cpu": "20m", "memory": "32Mi"}, "limits": {"memory": "512Mi"}},
+                "securityContext": {
+                    "allowPrivilegeEscalation": false,
+                    "readOnlyRootFilesystem": true,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+            }],
+        });
+        let spec = json!({
+            "replicas": settings.replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        });
+        self.object(Some(&settings.place.install_namespace), json!({"spec": spec}))
+    }
+
+    fn object(&self, namespace: Option<&str>, mut content: Value) -> Value {
+        let mut metadata = json!({"name": self.name, "labels": {
+            "app.kubernetes.io/name": self.name,
+            "app.kubernetes.io/version": self.version,
+        }});
+        if let (Some(namespace), Some(metadata)) = (namespace, metadata.as_object_mut()) {
+            metadata.insert("namespace".to_owned(), namespace.into());
+        }
+        if let Some(content) = content.as_object_mut() {
+            content.insert("metadata".to_owned(), metadata);
+        }
+        content
+    }
+}
+
+fn rename(object: &mut Value, name: &str) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("name".to_owned(), name.into());
+    }
+}
+
+/// Goes through the type, so that a field that Kubernetes does not know is found here.
+fn add<K>(text: &mut String, content: Value) -> Result<()>
+where
+    K: DeserializeOwned + Serialize + k8s_openapi::Resource,
+{
+    let mut content = content;
+    if let Some(fields) = content.as_object_mut() {
+        fields.insert("apiVersion".to_owned(), K::API_VERSION.into());
+        fields.insert("kind".to_owned(), K::KIND.into());
+    }
+    let object: K = serde_json::from_value(content).map_err(|error| cannot(&error))?;
+    text.push_str(&documents(&[object])?);
+    Ok(())
+}
+
+fn documents<K: Serialize>(objects: &[K]) -> Result<String> {
+    let mut text = String::new();
+    for object in objects {
+        text.push_str("---\n");
+        text.push_str(&serde_saphyr::to_string(object).map_err(|error| cannot(&error))?);
+    }
+    Ok(text)
+}
+
+fn cannot(error: &dyn std::fmt::Display) -> Error {
+    Error::new(Category::Bug, format!("cannot write the manifests: {error}"))
+}

@@ -1,0 +1,108 @@
+//! How an operator is configured: by flags, and by environment variables of the
+//! same names.
+
+use std::net::SocketAddr;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// The command line of every operator.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  gordon-operator run --namespace team-a --namespace team-b
+  gordon-operator run --install-crds --no-leader-election     (on a laptop, with your kubeconfig)
+  gordon-operator manifests --image registry.example.com/gordon-operator:1.0 | kubectl apply -f -")]
+pub(super) struct CommandLine {
+    #[command(subcommand)]
+    pub(super) verb: Option<Verb>,
+}
+
+/// What an operator's binary can do.
+#[derive(Debug, Subcommand)]
+pub(super) enum Verb {
+    /// Run the operator (also without any verb)
+    Run(RunSettings),
+    /// Print the CustomResourceDefinitions
+    Crds,
+    /// Print the RBAC rules that the operator needs
+    Rbac(Place),
+    /// Print everything that installs the operator: CRDs, RBAC, Deployment
+    Manifests(ManifestSettings),
+}
+
+/// Where the operator is to run.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Place {
+    /// The namespace of the operator itself
+    #[arg(long, default_value = "wheelhouse-system", value_name = "NAME")]
+    pub(super) install_namespace: String,
+    /// Look at this namespace only (repeatable); all of them by default
+    #[arg(long = "namespace", value_name = "NAME")]
+    pub(super) namespaces: Vec<String>,
+}
+
+/// What the Deployment is like.
+#[derive(Args, Clone, Debug)]
+pub(super) struct ManifestSettings {
+    #[command(flatten)]
+    pub(super) place: Place,
+    /// The operator's image; `wheelhouse.dev/NAME:VERSION` by default
+    #[arg(long, value_name = "IMAGE")]
+    pub(super) image: Option<String>,
+    /// How many copies run: one leads, the others are warm
+    #[arg(long, default_value_t = 2)]
+    pub(super) replicas: u32,
+}
+
+/// How the operator runs.
+#[derive(Args, Clone, Debug)]
+pub struct RunSettings {
+    /// Look at this namespace only (repeatable); all of them by default
+    #[arg(long = "namespace", env = "WATCH_NAMESPACE", value_delimiter = ',', value_name = "NAME")]
+    pub namespaces: Vec<String>,
+    /// Run without a Lease: make sure that there is only one of these
+    #[arg(long, env = "NO_LEADER_ELECTION")]
+    pub no_leader_election: bool,
+    /// Where the Lease is; by default the namespace of the pod, or of the kubeconfig
+    #[arg(long, env = "LEASE_NAMESPACE", value_name = "NAME")]
+    pub lease_namespace: Option<String>,
+    /// Register the CRDs at the start, and wait until they are served
+    #[arg(long, env = "INSTALL_CRDS")]
+    pub install_crds: bool,
+    /// Where /healthz, /readyz and /metrics are answered
+    #[arg(long, env = "LISTEN", default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
+    pub listen: SocketAddr,
+    /// How many resources of a controller are worked on at the same time
+    #[arg(long, env = "WORKERS", value_name = "N")]
+    pub workers: Option<usize>,
+    /// How logs are written
+    #[arg(long, env = "LOG_FORMAT", value_enum, default_value_t = LogFormat::Readable)]
+    pub log_format: LogFormat,
+    /// What is logged, such as `debug` or `info,wheelhouse=debug`
+    #[arg(long, env = "LOG_LEVEL", default_value = "info", value_name = "FILTER")]
+    pub log_level: String,
+}
+
+impl Default for RunSettings {
+    fn default() -> Self {
+        Self {
+            namespaces: Vec::new(),
+            no_leader_election: false,
+            lease_namespace: None,
+            install_crds: false,
+            listen: SocketAddr::from(([0, 0, 0, 0], 8080)),
+            workers: None,
+            log_format: LogFormat::default(),
+            log_level: "info".to_owned(),
+        }
+    }
+}
+
+/// How logs are written.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Readable,
+    /// For machines: one JSON object a line.
+    Json,
+}

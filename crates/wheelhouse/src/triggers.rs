@@ -1,0 +1,180 @@
+//! Triggers: from a change of any object to the keys that have to be looked at.
+
+use std::sync::Arc;
+
+use kube::{Resource, ResourceExt as _};
+
+use crate::{
+    cache::{Cached, Cause, Change},
+    key::Key,
+    kind::Kind,
+    labels::{OWNER, OWNER_KIND},
+    queue::{Priority, Queue},
+};
+
+/// Looks at a changed object: is that worth a look at the resource? The old
+/// object is not there if it is new. Deletions are never asked about.
+pub type Predicate<K> = Arc<dyn Fn(Option<&K>, &K) -> bool + Send + Sync>;
+
+/// Which resources depend on an object.
+pub type MapFunction<K> = Arc<dyn Fn(&K) -> Vec<Key> + Send + Sync>;
+
+/// Only changes of the spec: what bumps `metadata.generation`.
+pub fn spec_changed<K: Resource>() -> Predicate<K> {
+    Arc::new(|old, new| old.is_none_or(|old| old.meta().generation != new.meta().generation))
+}
+
+/// Only changes of the labels or annotations.
+pub fn labels_changed<K: Resource>() -> Predicate<K> {
+    Arc::new(|old, new| {
+        old.is_none_or(|old| old.labels() != new.labels() || old.annotations() != new.annotations())
+    })
+}
+
+/// Whether a predicate lets a change through. A deletion, and the beginning of
+/// one, always pass.
+fn passes<K: Resource>(predicates: &[Predicate<K>], change: &Change<K>) -> bool {
+    let Some(new) = &change.new else { return true };
+    let begins_to_go = new.meta().deletion_timestamp.is_some()
+        && change.old.as_ref().is_none_or(|old| old.meta().deletion_timestamp.is_none());
+    begins_to_go || predicates.iter().all(|predicate| predicate(change.old.as_deref(), new))
+}
+
+fn priority_of(cause: Cause, otherwise: Priority) -> Priority {
+    match cause {
+        Cause::Initial => Priority::Resync,
+        _ => otherwise,
+    }
+}
+
+/// For: the resource itself changed. Its own status writes are no news to a controller.
+pub(crate) fn on_resource<K: Cached>(
+    queue: Arc<Queue>,
+    controller: u64,
+    predicates: Vec<Predicate<K>>,
+) -> impl Fn(&Change<K>) {
+    move |change| {
+        if change.cause == Cause::Status(controller) || !passes(&predicates, change) {
+            return;
+        }
+        if let Some(object) = change.latest() {
+            queue.add(Key::of(&**object), priority_of(change.cause, Priority::Change));
+        }
+    }
+}
+
+/// Owns: a child changed.
+pub(crate) fn on_child<K: Cached>(
+    queue: Arc<Queue>,
+    owner: Kind,
+    predicates: Vec<Predicate<K>>,
+) -> impl Fn(&Change<K>) {
+    on_other(queue, Arc::new(move |child| owner_of(child, &owner).into_iter().collect()), predicates)
+}
+
+/// Watches: something that resources depend on changed.
+pub(crate) fn on_other<K: Cached>(
+    queue: Arc<Queue>,
+    map: MapFunction<K>,
+    predicates: Vec<Predicate<K>>,
+) -> impl Fn(&Change<K>) {
+    move |change| {
+        if !passes(&predicates, change) {
+            return;
+        }
+        // What depended on it before has to hear as well.
+        for object in change.old.iter().chain(&change.new) {
+            for key in map(object) {
+                queue.add(key, priority_of(change.cause, Priority::Child));
+            }
+        }
+    }
+}
+
+/// The resource of that kind which controls a child.
+pub(crate) fn owner_of<K: Resource>(child: &K, owner: &Kind) -> Option<Key> {
+    let reference = child.owner_references().iter().find(|reference| {
+        let group = reference.api_version.rsplit_once('/').map_or("", |(group, _)| group);
+        reference.controller == Some(true) && reference.kind == owner.kind && group == owner.group
+    });
+    if let Some(reference) = reference {
+        return Some(Key::new(child.meta().namespace.as_deref(), &reference.name));
+    }
+    let annotations = child.annotations();
+    if annotations.get(OWNER_KIND) != Some(&owner.qualified()) {
+        return None;
+    }
+    let owner = annotations.get(OWNER)?;
+    Some(match owner.split_once('/') {
+        Some((namespace, name)) => Key::namespaced(namespace, name),
+        None => Key::new(None, owner),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::{
+        api::core::v1::{ConfigMap, Pod},
+        apimachinery::pkg::apis::meta::v1::{OwnerReference, Time},
+    };
+    use kube::core::ObjectMeta;
+
+    use super::*;
+
+    fn pod(generation: i64) -> Arc<Pod> {
+        Arc::new(Pod {
+            metadata: ObjectMeta { generation: Some(generation), ..Default::default() },
+            ..Default::default()
+        })
+    }
+
+    fn change(old: Option<Arc<Pod>>, new: Option<Arc<Pod>>) -> Change<Pod> {
+        Change { old, new, cause: Cause::Watch }
+    }
+
+    #[test]
+    fn a_predicate_never_swallows_a_deletion() {
+        let nothing: Predicate<Pod> = Arc::new(|_, _| false);
+        assert!(!passes(&[nothing.clone()], &change(Some(pod(1)), Some(pod(2)))));
+        assert!(passes(&[nothing.clone()], &change(Some(pod(1)), None)));
+        let mut going = (*pod(1)).clone();
+        going.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
+        assert!(passes(&[nothing.clone()], &change(Some(pod(1)), Some(Arc::new(going.clone())))));
+        assert!(
+            !passes(&[nothing], &change(Some(Arc::new(going.clone())), Some(Arc::new(going)))),
+            "it is told once"
+        );
+    }
+
+    #[test]
+    fn a_change_of_the_spec_bumps_the_generation() {
+        assert!(passes(&[spec_changed()], &change(Some(pod(1)), Some(pod(2)))));
+        assert!(!passes(&[spec_changed()], &change(Some(pod(2)), Some(pod(2)))));
+        assert!(passes(&[spec_changed()], &change(None, Some(pod(2)))));
+    }
+
+    #[test]
+    fn an_owner_is_found_by_reference_or_by_annotation() {
+        let owner = Kind::of::<ConfigMap>(&());
+        let reference = OwnerReference {
+            api_version: "v1".into(),
+            kind: "ConfigMap".into(),
+            name: "parent".into(),
+            controller: Some(true),
+            ..Default::default()
+        };
+        let mut child = Pod::default();
+        child.metadata.namespace = Some("n".into());
+        assert_eq!(owner_of(&child, &owner), None);
+        child.metadata.owner_references = Some(vec![reference.clone()]);
+        assert_eq!(owner_of(&child, &owner), Some(Key::namespaced("n", "parent")));
+        child.metadata.owner_references =
+            Some(vec![OwnerReference { api_version: "other/v1".into(), ..reference }]);
+        assert_eq!(owner_of(&child, &owner), None, "that is another kind of the same name");
+        child.metadata.annotations = Some(
+            [(OWNER_KIND.to_owned(), owner.qualified()), (OWNER.to_owned(), "elsewhere/parent".to_owned())]
+                .into(),
+        );
+        assert_eq!(owner_of(&child, &owner), Some(Key::namespaced("elsewhere", "parent")));
+    }
+}

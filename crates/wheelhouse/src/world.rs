@@ -1,0 +1,181 @@
+//! [`World`]: what `observe` reads through. It can read, and nothing else.
+
+mod known;
+mod probes;
+
+use std::{any::TypeId, collections::HashSet, sync::Arc};
+
+use jiff::Timestamp;
+use kube::{Api, Client, Resource, core::Selector};
+use parking_lot::Mutex;
+
+pub use known::Known;
+pub use probes::Probe;
+pub(crate) use probes::Probes;
+
+use crate::{
+    cache::{Cache, Cached, Lister},
+    error::{Category, Error, Result},
+    key::Key,
+    kind::Kind,
+    plan::Reference,
+};
+
+/// The world as one reconcile sees it.
+///
+/// Reads come from the cache, and cost nothing. After a conflict, or after a
+/// write whose answer was lost, the same reads are live: the cache is brought up
+/// to date from the API server first.
+pub struct World<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) cache: &'a Cache,
+    pub(crate) listers: &'a Listers,
+    pub(crate) probes: &'a Arc<Probes>,
+    pub(crate) resource: &'a Reference,
+    pub(crate) look_again: Arc<dyn Fn() + Send + Sync>,
+    pub(crate) now: Timestamp,
+    /// What was read live so far, where this observation has to be live.
+    pub(crate) live: Option<Mutex<HashSet<(Kind, Option<String>)>>>,
+}
+
+impl World<'_> {
+    /// The time of this observation.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// The resource that is being reconciled.
+    pub fn resource(&self) -> &Reference {
+        self.resource
+    }
+
+    /// One object of a kind in the resource's namespace.
+    ///
+    /// # Errors
+    /// When the kind was not registered with the controller, or a live read fails.
+    pub async fn get<K: Cached<DynamicType = ()>>(&self, name: &str) -> Result<Option<Arc<K>>> {
+        let key = Key::new(self.resource.namespace.as_deref(), name);
+        Ok(self.lister::<K>(self.resource.namespace.as_deref()).await?.get(&key))
+    }
+
+    /// The resource's own children of a kind, in whatever namespace.
+    ///
+    /// # Errors
+    /// When the kind was not registered with the controller, or a live read fails.
+    pub async fn owned<K: Cached<DynamicType = ()>>(&self) -> Result<Vec<Arc<K>>> {
+        let lister = self.lister::<K>(self.resource.namespace.as_deref()).await?;
+        if self.live.is_some() {
+            let elsewhere =
+                lister.owned_by(&self.resource.uid).into_iter().map(|child| child.meta().namespace.clone());
+            for namespace in elsewhere.collect::<HashSet<_>>() {
+                self.lister::<K>(namespace.as_deref()).await?;
+            }
+        }
+        Ok(lister.owned_by(&self.resource.uid))
+    }
+
+    /// The objects of a kind with these labels in the resource's namespace.
+    ///
+    /// # Errors
+    /// When the kind was not registered with the controller, or a live read fails.
+    pub async fn select<K: Cached<DynamicType = ()>>(&self, labels: &Selector) -> Result<Vec<Arc<K>>> {
+        let namespace = self.resource.namespace.as_deref();
+        Ok(self.lister::<K>(namespace).await?.select(namespace, labels))
+    }
+
+    /// Everything that the resource owns, of all the kinds that the controller
+    /// owns or once owned.
+    ///
+    /// # Errors
+    /// When a live read fails.
+    pub async fn children(&self) -> Result<Vec<Reference>> {
+        for kind in &self.listers.owned {
+            self.refresh(kind, self.resource.namespace.as_deref()).await?;
+        }
+        Ok(self.cache.children_of(&self.resource.uid, &self.listers.owned))
+    }
+
+    /// The lister of a registered kind, for other reads; of one namespace or of all.
+    ///
+    /// # Errors
+    /// When the kind was not registered with the controller, or a live read fails.
+    pub async fn lister<K: Cached<DynamicType = ()>>(&self, namespace: Option<&str>) -> Result<Lister<K>> {
+        self.lister_of(&(), namespace).await
+    }
+
+    /// The same for a kind that is known only at run time.
+    ///
+    /// # Errors
+    /// When the kind was not registered with the controller, or a live read fails.
+    pub async fn lister_of<K: Cached>(
+        &self,
+        dynamic: &K::DynamicType,
+        namespace: Option<&str>,
+    ) -> Result<Lister<K>> {
+        let Some((kind, lister)) = self.listers.find::<K>(dynamic) else {
+            let kind = Kind::of::<K>(dynamic);
+            let advice = "register it with .owns() or .watches()";
+            return Err(Error::new(
+                Category::Bug,
+                format!("the controller does not watch {}: {advice}", kind.plural),
+            ));
+        };
+        self.refresh(kind, namespace).await?;
+        Ok(lister)
+    }
+
+    /// Reads of the API server that bypass the cache. For the rare case where a
+    /// decision needs it; each is an API call.
+    pub fn live<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), self.resource.namespace.as_deref().unwrap_or("default"))
+    }
+
+    /// What the application says. Never waits: the first read of a target is
+    /// unknown, and the resource is looked at again when the answer is there.
+    pub fn probe<P: Probe>(&self, probe: P) -> Known<P::Answer> {
+        let look_again = self.look_again.clone();
+        self.probes.read(probe, move || look_again())
+    }
+
+    async fn refresh(&self, kind: &Kind, namespace: Option<&str>) -> Result<()> {
+        let Some(done) = &self.live else { return Ok(()) };
+        let part = (kind.clone(), namespace.map(str::to_owned));
+        let everything = (kind.clone(), None);
+        if done.lock().contains(&part) || done.lock().contains(&everything) {
+            return Ok(());
+        }
+        self.cache.refresh(kind, namespace).await?;
+        done.lock().insert(part);
+        Ok(())
+    }
+}
+
+/// The listers of what a controller registered.
+#[derive(Default)]
+pub(crate) struct Listers {
+    known: Vec<(TypeId, Kind, Box<dyn std::any::Any + Send + Sync>)>,
+    /// The kinds of children, those of older versions of the operator included.
+    pub(crate) owned: Vec<Kind>,
+}
+
+impl Listers {
+    pub(crate) fn add<K: Cached>(&mut self, dynamic: &K::DynamicType, lister: Lister<K>) {
+        self.known.push((TypeId::of::<K>(), Kind::of::<K>(dynamic), Box::new(lister)));
+    }
+
+    fn find<K: Cached>(&self, dynamic: &K::DynamicType) -> Option<(&Kind, Lister<K>)> {
+        let mut of_type = self.known.iter().filter(|(type_id, ..)| *type_id == TypeId::of::<K>());
+        // A Rust type is one kind; only dynamic objects have to be told apart.
+        let (_, kind, lister) = match TypeId::of::<K::DynamicType>() == TypeId::of::<()>() {
+            true => of_type.next()?,
+            false => {
+                let wanted = Kind::of::<K>(dynamic);
+                of_type.find(|(_, kind, _)| *kind == wanted)?
+            }
+        };
+        Some((kind, lister.downcast_ref::<Lister<K>>()?.clone()))
+    }
+}

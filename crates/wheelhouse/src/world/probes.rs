@@ -1,0 +1,238 @@
+//! Probes: questions to the application itself.
+//!
+//! A probe never keeps a reconcile waiting. It runs apart from reconciles, at
+//! most one at a time for each target, and what it last learned is there to read.
+//! When the answer changes, the resource is looked at again.
+
+use std::{
+    any::Any,
+    collections::HashMap,
+    fmt::Debug,
+    future::Future,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use super::known::Known;
+
+/// How many probes run at the same time in one process.
+const AT_A_TIME: usize = 32;
+/// A target that nobody asked about for so long is forgotten.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
+
+/// A question to one target.
+pub trait Probe: Send + Sync + 'static {
+    /// What it answers.
+    type Answer: Clone + Debug + PartialEq + Send + Sync + 'static;
+
+    /// What is asked of whom: the same text is the same question.
+    fn target(&self) -> String;
+
+    /// How long it may take. Default: 5 s.
+    fn time_out(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+
+    /// How old an answer may be before it is asked again. Default: 10 s.
+    fn fresh_for(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+
+    /// Asks. `Ok(None)`: it is known not to be there. `Err`: why nobody knows.
+    fn ask(&self) -> impl Future<Output = Result<Option<Self::Answer>, String>> + Send;
+}
+
+/// What is known of all targets.
+pub(crate) struct Probes {
+    targets: Mutex<HashMap<String, Target>>,
+    slots: Arc<Semaphore>,
+}
+
+struct Target {
+    /// A `Known<P::Answer>`.
+    known: Arc<dyn Any + Send + Sync>,
+    asked: Option<Instant>,
+    read: Instant,
+    is_running: bool,
+}
+
+impl Default for Probes {
+    fn default() -> Self {
+        Self { targets: Mutex::default(), slots: Arc::new(Semaphore::new(AT_A_TIME)) }
+    }
+}
+
+impl Probes {
+    /// What was last learned; asks anew in the background if that is too old.
+    pub(crate) fn read<P: Probe>(
+        self: &Arc<Self>,
+        probe: P,
+        on_change: impl FnOnce() + Send + 'static,
+    ) -> Known<P::Answer> {
+        let id = format!("{} {}", std::any::type_name::<P>(), probe.target());
+        let mut targets = self.targets.lock();
+        targets.retain(|_, target| target.is_running || target.read.elapsed() < FORGOTTEN_AFTER);
+        let target = targets.entry(id.clone()).or_insert_with(|| Target {
+            known: Arc::new(unknown::<P::Answer>("not asked yet".to_owned())),
+            asked: None,
+            read: Instant::now(),
+            is_running: false,
+        });
+        target.read = Instant::now();
+        let known = target.known.clone();
+        if !target.is_running && target.asked.is_none_or(|asked| asked.elapsed() >= probe.fresh_for()) {
+            target.is_running = true;
+            tokio::spawn(self.clone().ask(id, probe, on_change));
+        }
+        drop(targets);
+        known
+            .downcast_ref::<Known<P::Answer>>()
+            .cloned()
+            .unwrap_or_else(|| unknown("asked as something else".to_owned()))
+    }
+
+    async fn ask<P: Probe>(self: Arc<Self>, id: String, probe: P, on_change: impl FnOnce()) {
+        // Closed only when the process ends.
+        let _slot = self.slots.clone().acquire_owned().await;
+        let limit = probe.time_out();
+        let asking = tokio::spawn(async move { tokio::time::timeout(limit, probe.ask()).await });
+        let answer = match asking.await {
+            Ok(Ok(Ok(Some(value)))) => Known::Value { value, at: Timestamp::now() },
+            Ok(Ok(Ok(None))) => Known::Absent,
+            Ok(Ok(Err(why))) => unknown(why),
+            Ok(Err(_)) => unknown(format!("no answer within {limit:?}")),
+            Err(_) => unknown("the probe panicked".to_owned()),
+        };
+        let mut targets = self.targets.lock();
+        let Some(target) = targets.get_mut(&id) else { return };
+        target.is_running = false;
+        target.asked = Some(Instant::now());
+        let before = target.known.downcast_ref::<Known<P::Answer>>();
+        let (says_the_same, answer) = match (before, answer) {
+            (Some(Known::Value { value: old, .. }), Known::Value { value, at }) => {
+                (*old == value, Known::Value { value, at })
+            }
+            (Some(Known::Absent), Known::Absent) => (true, Known::Absent),
+            // Unknown since the first time that there was no answer.
+            (Some(Known::Unknown { since, .. }), Known::Unknown { why, .. }) if target.asked.is_some() => {
+                (true, Known::Unknown { why, since: *since })
+            }
+            (_, answer) => (false, answer),
+        };
+        target.known = Arc::new(answer);
+        drop(targets);
+        if !says_the_same {
+            on_change();
+        }
+    }
+}
+
+fn unknown<T>(why: String) -> Known<T> {
+    Known::Unknown { why, since: Timestamp::now() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    struct Counting {
+        asked: Arc<AtomicUsize>,
+        answer: Result<Option<u32>, &'static str>,
+        hangs: bool,
+    }
+
+    impl Probe for Counting {
+        type Answer = u32;
+
+        fn target(&self) -> String {
+            "one".to_owned()
+        }
+        fn time_out(&self) -> Duration {
+            Duration::from_millis(50)
+        }
+        fn fresh_for(&self) -> Duration {
+            Duration::from_millis(20)
+        }
+        async fn ask(&self) -> Result<Option<u32>, String> {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            if self.hangs {
+                std::future::pending::<()>().await;
+            }
+            self.answer.map_err(str::to_owned)
+        }
+    }
+
+    struct Bench {
+        probes: Arc<Probes>,
+        asked: Arc<AtomicUsize>,
+        changed: mpsc::UnboundedSender<()>,
+        changes: mpsc::UnboundedReceiver<()>,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let (changed, changes) = mpsc::unbounded_channel();
+            Self { probes: Arc::default(), asked: Arc::default(), changed, changes }
+        }
+
+        fn read(&self, answer: Result<Option<u32>, &'static str>, hangs: bool) -> Known<u32> {
+            let changed = self.changed.clone();
+            let probe = Counting { asked: self.asked.clone(), answer, hangs };
+            self.probes.read(probe, move || changed.send(()).unwrap())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_read_never_waits_and_the_answer_comes_with_a_trigger() {
+        let mut bench = Bench::new();
+        assert!(bench.read(Ok(Some(7)), false).is_unknown());
+        bench.changes.recv().await.unwrap();
+        assert_eq!(bench.read(Ok(Some(7)), false).value(), Some(&7));
+        assert_eq!(bench.asked.load(Ordering::SeqCst), 1, "the answer is fresh");
+    }
+
+    #[tokio::test]
+    async fn absent_is_not_unknown() {
+        let mut bench = Bench::new();
+        bench.read(Ok(None), false);
+        bench.changes.recv().await.unwrap();
+        assert!(bench.read(Ok(None), false).is_absent());
+    }
+
+    #[tokio::test]
+    async fn a_target_that_hangs_is_asked_once_at_a_time_and_stays_unknown() {
+        let bench = Bench::new();
+        for _ in 0..10 {
+            assert!(bench.read(Ok(Some(1)), true).is_unknown());
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert_eq!(bench.asked.load(Ordering::SeqCst), 1);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let Known::Unknown { why, .. } = bench.read(Ok(Some(1)), true) else { panic!("it never answered") };
+        assert_eq!(why, "no answer within 50ms");
+    }
+
+    #[tokio::test]
+    async fn what_was_known_becomes_unknown_and_says_since_when() {
+        let mut bench = Bench::new();
+        bench.read(Ok(Some(7)), false);
+        bench.changes.recv().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        let before = Timestamp::now();
+        bench.read(Err("connection refused"), false);
+        bench.changes.recv().await.unwrap();
+        let Known::Unknown { why, since } = bench.read(Err("connection refused"), false) else {
+            panic!("no answer")
+        };
+        assert_eq!(why, "connection refused");
+        assert!(since >= before);
+    }
+}
