@@ -17,7 +17,8 @@ WHEELHOUSE := $(TARGET)/release/wheelhouse
 # the same cache and the same programs.
 ifneq ($(shell id -u),0)
 SUDO := sudo
-AS_ROOT := mkdir -p $(CACHE)/locks $(CACHE)/images && sudo env "PATH=$(PATH)" "WHEELHOUSE_CACHE_DIR=$(CACHE)"
+AS_ROOT := mkdir -p $(CACHE)/locks $(CACHE)/images && sudo env "PATH=$(PATH)" "WHEELHOUSE_CACHE_DIR=$(CACHE)" \
+	$(foreach home,CARGO_HOME RUSTUP_HOME,$(if $($(home)),"$(home)=$($(home))"))
 RUN_TESTS_AS_ROOT := mkdir -p $(CACHE)/locks $(CACHE)/images && \
 	CARGO_TARGET_$(shell rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')_RUNNER="sudo --preserve-env env PATH=$(PATH) HOME=/root"
 endif

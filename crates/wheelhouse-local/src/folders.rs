@@ -38,7 +38,8 @@ pub fn home() -> PathBuf {
     from_env("HOME").unwrap_or_else(|| PathBuf::from("/"))
 }
 
-fn from_env(name: &str) -> Option<PathBuf> {
+/// A folder that a variable names; none where it is empty or not set.
+pub(crate) fn from_env(name: &str) -> Option<PathBuf> {
     let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
     Some(one_name(Path::new(&value)))
 }
