@@ -37,7 +37,7 @@ impl Program {
     pub(super) async fn compile(&self, progress: &Progress) -> Result<Vec<u8>> {
         let builder = Builder::of_the_cache()?;
         let target = builder
-            .call("ask the Rust compiler what it compiles for", "rustc")
+            .call("find the Rust toolchain that images are compiled with (with sudo: keep the PATH)", "rustc")
             .folder(&self.package)
             .args(["--print", "host-tuple"])
             .output()
