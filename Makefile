@@ -17,7 +17,8 @@ WHEELHOUSE := $(TARGET)/release/wheelhouse
 # the same cache and the same programs.
 ifneq ($(shell id -u),0)
 SUDO := sudo
-AS_ROOT := mkdir -p $(CACHE)/locks $(CACHE)/images && sudo env "PATH=$(PATH)" "WHEELHOUSE_CACHE_DIR=$(CACHE)"
+AS_ROOT := mkdir -p $(CACHE)/locks $(CACHE)/images && sudo env "PATH=$(PATH)" "WHEELHOUSE_CACHE_DIR=$(CACHE)" \
+	$(foreach home,CARGO_HOME RUSTUP_HOME,$(if $($(home)),"$(home)=$($(home))"))
 RUN_TESTS_AS_ROOT := mkdir -p $(CACHE)/locks $(CACHE)/images && \
 	CARGO_TARGET_$(shell rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')_RUNNER="sudo --preserve-env env PATH=$(PATH) HOME=/root"
 endif
@@ -50,8 +51,8 @@ kubernetes: build ## build Kubernetes into the cache (10 minutes at first, then 
 	@echo "building Kubernetes into the cache (10 minutes at first, then nothing)"
 	@$(WHEELHOUSE) local prepare
 
-images: deps build ## build the container images that changed (a minute at first, then nothing)
-	@echo "building the images that changed (a minute at first, then nothing)"
+images: deps build ## build the container images that changed (3 minutes at first, then a second)
+	@echo "building the images that changed (3 minutes at first, then a second)"
 	@$(AS_ROOT) $(WHEELHOUSE) image build
 
 # A kubeconfig counts only when it is given on the command line: the one in
@@ -66,16 +67,16 @@ $(error a cluster that is not local takes its images from a registry: say which,
 endif
 endif
 
-demo: deps $(if $(DEMO_UP),build,kubernetes) ## a 3-node cluster with everything running (18 minutes at first, a minute later)
-	@echo "bringing up the demo (a minute, and another one at first for the images)"
+demo: deps $(if $(DEMO_UP),build,kubernetes) ## a 3-node cluster with everything running (20 minutes at first, a minute later)
+	@echo "bringing up the demo (a minute, and 3 more at first for the images)"
 	@$(AS_ROOT) $(WHEELHOUSE) demo up $(DEMO_UP)
 
 demo-down: build ## undo the demo (seconds)
 	@echo "taking the demo down (seconds)"
 	@$(AS_ROOT) $(WHEELHOUSE) demo down $(DEMO)
 
-test: deps lint ## all but the long tests (21 minutes at first, 3 later)
-	@echo "testing what is pure, what needs an API server, and one cluster (20 minutes at first, 3 later)"
+test: deps lint ## all but the long tests (23 minutes at first, 3 later)
+	@echo "testing what is pure, what needs an API server, and one cluster (22 minutes at first, 3 later)"
 	cargo run --quiet --locked -p wheelhouse-cli -- local prepare
 	cargo test --locked --workspace
 	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke

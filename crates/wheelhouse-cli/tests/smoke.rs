@@ -8,13 +8,16 @@
 
 mod support;
 
-use std::{process::Command, time::Duration};
+use std::{
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use support::{Said, Wheelhouse, eventually, host::Host, image, tree};
 
 #[test]
 fn a_cluster_runs_the_stand_in_and_leaves_nothing_behind() {
-    let image = image("nginx");
+    let (nginx, gordon) = (image("nginx"), image("gordon"));
     let before = Host::now();
     let mut wheelhouse = Wheelhouse::new();
     // Somebody whose files are for themselves only must still get containers that can read theirs.
@@ -25,7 +28,7 @@ fn a_cluster_runs_the_stand_in_and_leaves_nothing_behind() {
     wheelhouse.up("smoke", &["--nodes", "1"]).ok();
     assert_eq!("Running", wheelhouse.status("smoke")["health"]);
 
-    let loaded = wheelhouse.local(&["load", "--cluster", "smoke", &image]).ok();
+    let loaded = wheelhouse.local(&["load", "--cluster", "smoke", &nginx]).ok();
     assert_eq!("loaded wheelhouse.dev/nginx:0.1.0\n", loaded);
     let manifest = std::fs::read_to_string(tree().join("deploy/hello.yaml")).unwrap();
     wheelhouse.apply("smoke", &manifest);
@@ -41,7 +44,64 @@ fn a_cluster_runs_the_stand_in_and_leaves_nothing_behind() {
     );
     assert!(page.stdout.starts_with("hello from a volume that hello-"), "{page:?}");
 
+    an_image_of_one_static_binary_runs(&wheelhouse, &gordon);
+
     wheelhouse.local(&["down", "smoke"]).ok();
     assert_eq!("", Host::left_since(&before));
     assert!(!wheelhouse.state().exists());
+}
+
+/// The node checks by itself that the image's user is not root: the pod names no user.
+const GORDON: &str = "
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: gordons
+  labels: {pod-security.kubernetes.io/enforce: restricted}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: gordon-0, namespace: gordons}
+spec:
+  securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+  containers:
+  - name: gordon
+    image: wheelhouse.dev/gordon:0.1.0
+    env:
+    - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+    - {name: NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
+    - {name: GORDON_NAME, value: gordon}
+    readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1}
+    securityContext:
+      allowPrivilegeEscalation: false
+      readOnlyRootFilesystem: true
+      capabilities: {drop: [ALL]}
+";
+
+fn an_image_of_one_static_binary_runs(wheelhouse: &Wheelhouse, archive: &str) {
+    assert_eq!("program\n", files_of(archive));
+    wheelhouse.local(&["load", "--cluster", "smoke", archive]).ok();
+    wheelhouse.apply("smoke", GORDON);
+    let kubectl = |args: &[&str]| wheelhouse.kubectl("smoke", &[&["-n", "gordons"], args].concat());
+    kubectl(&["wait", "--for=condition=Ready", "pod/gordon-0", "--timeout=60s"]).ok();
+    let said = kubectl(&["get", "--raw", "/api/v1/namespaces/gordons/pods/gordon-0:8080/proxy/"]).ok();
+    // Kubectl asks for JSON.
+    assert_eq!(r#"{"pod":"gordon-0","gordon":"gordon","namespace":"gordons"}"#, said);
+    let log = kubectl(&["logs", "gordon-0"]).ok();
+    assert!(
+        log.contains(": I am gordon-0, one of the Gordons of gordon.\n") && log.contains("\nGET / 200\n"),
+        "{log}"
+    );
+    let shell = kubectl(&["exec", "gordon-0", "--", "sh"]);
+    assert!(shell.stderr.contains("executable file not found"), "{shell:?}");
+
+    let begun = Instant::now();
+    kubectl(&["delete", "pod", "gordon-0"]).ok();
+    assert!(begun.elapsed() < Duration::from_secs(10), "a Gordon ends when told: {:?}", begun.elapsed());
+}
+
+/// The names of all files in the layers of an image.
+fn files_of(archive: &str) -> String {
+    let list = r#"tar -xOf "$0" --wildcards '*.tar' | tar -t --ignore-zeros"#;
+    Said::from(Command::new("bash").args(["-o", "pipefail", "-c", list, archive]).output().unwrap()).ok()
 }

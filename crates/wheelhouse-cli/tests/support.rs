@@ -186,10 +186,9 @@ pub(crate) fn tree() -> PathBuf {
 
 /// The archive of an image of this tree.
 pub(crate) fn image(name: &str) -> String {
-    let images = tree().join("images");
     let said = Command::new(env!("CARGO_BIN_EXE_wheelhouse"))
-        .args(["image", "build", name, "--folder"])
-        .arg(images)
+        .args(["image", "build", name, "--tree"])
+        .arg(tree())
         .output()
         .unwrap();
     Said::from(said).ok().trim().to_owned()

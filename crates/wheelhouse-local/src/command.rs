@@ -52,6 +52,12 @@ impl Call {
         self
     }
 
+    /// Runs it as this user, with their home folder.
+    pub(crate) fn user(mut self, user: &nix::unistd::User) -> Self {
+        self.command.uid(user.uid.as_raw()).gid(user.gid.as_raw()).env("HOME", &user.dir);
+        self
+    }
+
     /// Feeds it a file.
     pub(crate) fn input_file(mut self, file: std::fs::File) -> Self {
         self.command.stdin(file);

@@ -59,17 +59,13 @@ pub struct Running {
 }
 
 impl Demo {
-    /// Reads `images/`, `deploy/` and `operators/*/samples/` of a tree.
+    /// Reads `deploy/` and `operators/*/samples/` of a tree, and which images it has.
     pub fn read(tree: &Path) -> Result<Self> {
         let mut samples = Vec::new();
         for operator in sorted(&tree.join("operators"))? {
             samples.extend(manifests_in(&operator.join("samples"))?);
         }
-        Ok(Self {
-            images: Image::all_in(&tree.join("images"))?,
-            deploy: manifests_in(&tree.join("deploy"))?,
-            samples,
-        })
+        Ok(Self { images: Image::all_of(tree)?, deploy: manifests_in(&tree.join("deploy"))?, samples })
     }
 
     /// Installs everything and waits until it runs.

@@ -38,7 +38,8 @@ pub fn home() -> PathBuf {
     from_env("HOME").unwrap_or_else(|| PathBuf::from("/"))
 }
 
-fn from_env(name: &str) -> Option<PathBuf> {
+/// A folder that a variable names; none where it is empty or not set.
+pub(crate) fn from_env(name: &str) -> Option<PathBuf> {
     let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
     Some(one_name(Path::new(&value)))
 }
@@ -48,10 +49,12 @@ fn from_env(name: &str) -> Option<PathBuf> {
 fn one_name(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let existing = absolute.ancestors().find_map(|each| Some((each, fs::canonicalize(each).ok()?)));
-    match existing {
+    let path = match existing {
         Some((given, real)) => absolute.strip_prefix(given).map_or(real.clone(), |rest| real.join(rest)),
         None => absolute,
-    }
+    };
+    // Where all of it exists, nothing was joined, and that leaves a slash at the end.
+    path.components().collect()
 }
 
 /// An exclusive lock, held until dropped and let go by the kernel when the
@@ -208,6 +211,8 @@ mod tests {
         std::os::unix::fs::symlink(&real, base.path().join("link")).unwrap();
         for way in ["real", "link", "real/../link/./"] {
             assert_eq!(real.join("state/x"), one_name(&base.path().join(way).join("state/x")));
+            // As text: paths are equal with and without a slash at the end.
+            assert_eq!(real.as_os_str(), one_name(&base.path().join(way)).as_os_str());
         }
     }
 

@@ -1,12 +1,19 @@
-//! Container images without Docker: every `images/NAME/Containerfile` is built
-//! with buildah, on a Debian base that mmdebstrap makes.
+//! Container images without Docker, built with buildah. There are two kinds:
 //!
-//! The same files build with `docker build` on their public base image: the
-//! build argument `BASE` is all that differs.
+//! - Every `images/NAME/Containerfile` is built on a Debian base that mmdebstrap
+//!   makes.
+//! - Every package in `images/`, and every operator, becomes an image of one
+//!   static binary. They share `images/Containerfile`.
+//!
+//! The same files build with `docker build` on public base images: one build
+//! argument is all that differs.
 //!
 //! A finished image is an archive in the cache, in the format of `docker save`,
 //! named by a hash of everything that went into it. What did not change is not
 //! built again.
+
+mod input;
+mod program;
 
 use std::{
     fs,
@@ -14,11 +21,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sha2::{Digest as _, Sha256};
+use input::{Input, files};
+use program::Program;
 
 use crate::{
     address_plan::{self, Range},
-    binaries::{checksum, hex},
+    binaries::checksum,
     command::{Call, is_installed},
     error::{Error, Result},
     folders::{self, Lock},
@@ -30,6 +38,10 @@ pub const REGISTRY: &str = "wheelhouse.dev";
 /// The version of every image that this tree builds.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+const CONTAINERFILE: &str = "Containerfile";
+/// That of every image of one static binary: the same file that lies in `images/`.
+const PROGRAM_CONTAINERFILE: &str = include_str!("../../../images/Containerfile");
+
 /// The release of Debian that images are based on.
 const SUITE: &str = "trixie";
 /// A build needs room for the base, the layers and the archive.
@@ -38,26 +50,46 @@ const ROOM_TO_BUILD: u64 = 2 << 30;
 /// An image that can be built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// Its short name: that of its folder.
+    /// Its short name: that of its folder in `images/`, or `NAME-operator` for `operators/NAME`.
     pub name: String,
-    folder: PathBuf,
+    content: Content,
+}
+
+/// What an image is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Content {
+    /// A folder with a Containerfile, on the Debian base.
+    Folder(PathBuf),
+    /// One static binary, and nothing else.
+    Program(Program),
 }
 
 impl Image {
-    /// Every image in a folder such as `images/`.
-    pub fn all_in(folder: &Path) -> Result<Vec<Self>> {
-        let mut images: Vec<_> = fs::read_dir(folder)
-            .map_err(Error::file("look for images in", folder))?
-            .flatten()
-            .map(|entry| entry.path())
-            .filter(|path| path.join("Containerfile").is_file())
-            .filter_map(|folder| {
-                let name = folder.file_name()?.to_str()?.to_owned();
-                Some(Self { name, folder })
-            })
-            .collect();
-        images.sort_by(|one, other| one.name.cmp(&other.name));
-        Ok(images)
+    /// Every image of a tree.
+    pub fn all_of(tree: &Path) -> Result<Vec<Self>> {
+        let (images, operators) = (tree.join("images"), tree.join("operators"));
+        let mut all = Vec::new();
+        for (name, folder) in folders_in(&images)? {
+            if folder.join("Cargo.toml").is_file() {
+                all.push(Self::of_program(name, folder));
+            } else if folder.join(CONTAINERFILE).is_file() {
+                all.push(Self { name, content: Content::Folder(folder) });
+            }
+        }
+        if operators.is_dir() {
+            for (name, folder) in folders_in(&operators)? {
+                if folder.join("src/main.rs").is_file() {
+                    all.push(Self::of_program(format!("{name}-operator"), folder));
+                }
+            }
+        }
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(all)
+    }
+
+    /// The binary has the image's name.
+    fn of_program(name: String, package: PathBuf) -> Self {
+        Self { content: Content::Program(Program { package, name: name.clone() }), name }
     }
 
     /// What pods call it.
@@ -72,20 +104,19 @@ impl Image {
 
     /// The archive of the image as it is now; built if the cache does not have it.
     pub async fn ensure(&self, progress: &Progress) -> Result<PathBuf> {
-        let archive = folders::cache().join("images").join(format!("{}-{}.tar", self.name, self.key()?));
-        if is_intact(&archive) {
-            return Ok(archive);
-        }
-        check_tools()?;
-        check_room()?;
         let _lock = Lock::in_cache("images", |holder| {
             progress.line(format!("process {holder} is building images; waiting for it"));
         })
         .await?;
+        let inputs = self.inputs(progress).await?;
+        let key = input::key(&inputs, &format!("{SUITE} {VERSION}"));
+        let archive = folders::cache().join("images").join(format!("{}-{key}.tar", self.name));
         if !is_intact(&archive) {
+            check_tools()?;
+            check_room()?;
             remove_partials()?;
-            let stage = progress.stage(format!("building the image {} (about half a minute)", self.name));
-            let built = self.build(&archive).await;
+            let stage = progress.stage(format!("building the image {} (half a minute at most)", self.name));
+            let built = self.build(&inputs, &archive).await;
             clear_storage().await?;
             built?;
             self.remove_older(&archive)?;
@@ -107,31 +138,36 @@ impl Image {
         Ok(())
     }
 
-    /// A hash of everything that goes into the image.
-    fn key(&self) -> Result<String> {
-        let mut hash = Sha256::new();
-        hash.update(format!("{SUITE} {VERSION}\n"));
-        for path in files(&self.folder)? {
-            let content = fs::read(&path).map_err(Error::file("read", &path))?;
-            let name = path.strip_prefix(&self.folder).unwrap_or(&path).to_string_lossy();
-            hash.update(format!("{name} {}\n", content.len()));
-            hash.update(content);
+    /// All that the build reads of this tree.
+    async fn inputs(&self, progress: &Progress) -> Result<Vec<Input>> {
+        match &self.content {
+            Content::Folder(folder) => Input::all_in(folder),
+            Content::Program(program) => Ok(vec![
+                Input::new(CONTAINERFILE, PROGRAM_CONTAINERFILE, false),
+                Input::new("program", program.compile(progress).await?, true),
+            ]),
         }
-        Ok(hex(&hash.finalize()).get(..12).unwrap_or_default().to_owned())
     }
 
-    async fn build(&self, archive: &Path) -> Result<()> {
-        let base = base().await?;
+    async fn build(&self, inputs: &[Input], archive: &Path) -> Result<()> {
         let doing = format!("build the image {}", self.name);
-        let container = buildah(&doing).args(["from", "scratch"]).output().await?;
-        buildah(&doing).args(["add", "--quiet", container.trim()]).arg(&base).arg("/").run().await?;
-        buildah(&doing).args(["commit", "--quiet", container.trim(), BASE_IMAGE]).run().await?;
-        buildah(&doing)
-            .args(["bud", "--isolation", "chroot", "--network", "host", "--build-arg"])
-            .arg(format!("BASE={BASE_IMAGE}"))
+        let context = storage().join("context");
+        for input in inputs {
+            input.write_to(&context)?;
+        }
+        let build = buildah(&doing).args(["bud", "--isolation", "chroot", "--network", "host"]);
+        let build = match &self.content {
+            Content::Folder(_) => {
+                import_base(&doing).await?;
+                build.args(["--build-arg", &format!("BASE={BASE_IMAGE}")])
+            }
+            // Without the time of the build, the same binary is the same image.
+            Content::Program(_) => build.args(["--build-arg", "PROGRAM=prebuilt", "--timestamp", "0"]),
+        };
+        build
             .args(["--tag", &self.reference(), "--file"])
-            .arg(self.folder.join("Containerfile"))
-            .arg(&self.folder)
+            .arg(context.join(CONTAINERFILE))
+            .arg(&context)
             .run()
             .await?;
         let partial = archive.with_extension(format!("partial-{}", std::process::id()));
@@ -172,6 +208,14 @@ fn remove_partials() -> Result<()> {
 }
 
 const BASE_IMAGE: &str = "localhost/wheelhouse-base:latest";
+
+/// Makes the Debian base known to buildah.
+async fn import_base(doing: &str) -> Result<()> {
+    let base = base().await?;
+    let container = buildah(doing).args(["from", "scratch"]).output().await?;
+    buildah(doing).args(["add", "--quiet", container.trim()]).arg(&base).arg("/").run().await?;
+    buildah(doing).args(["commit", "--quiet", container.trim(), BASE_IMAGE]).run().await
+}
 
 /// The Debian base as an archive; made once.
 async fn base() -> Result<PathBuf> {
@@ -281,49 +325,63 @@ fn check_room() -> Result<()> {
     )))
 }
 
-/// All files below a folder, in a fixed order.
-fn files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    let mut entries: Vec<_> = fs::read_dir(folder)
-        .map_err(Error::file("list", folder))?
-        .flatten()
-        .map(|entry| entry.path())
-        .collect();
-    entries.sort();
-    for path in entries {
-        if path.is_dir() {
-            found.extend(files(&path)?);
-        } else {
-            found.push(path);
-        }
-    }
-    Ok(found)
+/// The folders in a folder, by name.
+fn folders_in(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let entries = fs::read_dir(folder).map_err(Error::file("look for images in", folder))?;
+    let paths = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
+    Ok(paths.filter_map(|path| Some((path.file_name()?.to_str()?.to_owned(), path))).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn image() -> (tempfile::TempDir, Image) {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("web")).unwrap();
-        fs::write(folder.path().join("web/Containerfile"), "FROM scratch\n").unwrap();
-        fs::create_dir(folder.path().join("no-image")).unwrap();
-        let mut images = Image::all_in(folder.path()).unwrap();
-        assert_eq!(1, images.len());
-        (folder, images.remove(0))
+    /// A tree with these files, all of them empty.
+    fn tree(files: &[&str]) -> (tempfile::TempDir, Vec<Image>) {
+        let tree = tempfile::tempdir().unwrap();
+        for file in files {
+            folders::write_file(&tree.path().join(file), "", 0o644).unwrap();
+        }
+        let images = Image::all_of(tree.path()).unwrap();
+        (tree, images)
+    }
+
+    fn image() -> Image {
+        tree(&["images/web/Containerfile"]).1.remove(0)
     }
 
     #[test]
-    fn a_change_of_any_file_makes_another_image() {
-        let (folder, image) = image();
-        let before = image.key().unwrap();
-        assert_eq!(before, image.key().unwrap());
-        fs::write(folder.path().join("web/page.html"), "hello").unwrap();
-        let with_page = image.key().unwrap();
-        assert_ne!(before, with_page);
-        fs::rename(folder.path().join("web/page.html"), folder.path().join("web/other.html")).unwrap();
-        assert_ne!(with_page, image.key().unwrap());
+    fn folders_and_packages_of_images_and_operators_with_a_program_are_images() {
+        let (tree, images) = tree(&[
+            "images/Containerfile",
+            "images/web/Containerfile",
+            "images/gordon/Cargo.toml",
+            "images/notes/README.md",
+            "operators/gordon/src/main.rs",
+            "operators/only-a-library/src/lib.rs",
+        ]);
+        let folder = |path: &str| tree.path().join(path);
+        assert_eq!(
+            vec![
+                Image::of_program("gordon".to_owned(), folder("images/gordon")),
+                Image::of_program("gordon-operator".to_owned(), folder("operators/gordon")),
+                Image { name: "web".to_owned(), content: Content::Folder(folder("images/web")) },
+            ],
+            images
+        );
+    }
+
+    #[test]
+    fn a_tree_without_operators_has_the_images_that_it_has() {
+        assert_eq!("web", image().name);
+    }
+
+    #[test]
+    fn docker_compiles_with_the_toolchain_that_this_tree_pins() {
+        let pinned = include_str!("../../../rust-toolchain.toml");
+        let image = PROGRAM_CONTAINERFILE.split_once("library/rust:").unwrap().1;
+        let version = image.split('-').next().unwrap();
+        assert!(pinned.contains(&format!("channel = \"{version}\"")), "{version} is not in: {pinned}");
     }
 
     #[test]
@@ -340,7 +398,7 @@ mod tests {
 
     #[test]
     fn only_older_archives_of_the_same_image_are_removed() {
-        let (_folder, image) = image();
+        let image = image();
         let cache = tempfile::tempdir().unwrap();
         let names = [
             "web-000000000001.tar",
@@ -382,7 +440,7 @@ mod tests {
 
     #[test]
     fn an_image_is_called_by_where_it_is() {
-        let (_folder, image) = image();
+        let image = image();
         assert_eq!(format!("wheelhouse.dev/web:{VERSION}"), image.reference());
         assert_eq!(format!("127.0.0.1:5000/team/web:{VERSION}"), image.reference_in("127.0.0.1:5000/team/"));
     }

@@ -8,6 +8,7 @@ use std::{any::TypeId, collections::HashSet, sync::Arc};
 use jiff::Timestamp;
 use kube::{Api, Client, Resource, core::Selector};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 pub use known::Known;
 pub use probes::Probe;
@@ -34,6 +35,7 @@ pub struct World<'a> {
     pub(crate) resource: &'a Reference,
     pub(crate) look_again: Arc<dyn Fn() + Send + Sync>,
     pub(crate) now: Timestamp,
+    pub(crate) last_failure: Option<Failure>,
     /// What was read live so far, where this observation has to be live.
     pub(crate) live: Option<Mutex<HashSet<(Kind, Option<String>)>>>,
 }
@@ -42,6 +44,12 @@ impl World<'_> {
     /// The time of this observation.
     pub fn now(&self) -> Timestamp {
         self.now
+    }
+
+    /// What went wrong the last time, if it did, so that a condition can say so.
+    /// Forgotten when this process ends, and when a reconcile goes well.
+    pub fn last_failure(&self) -> Option<Failure> {
+        self.last_failure.clone()
     }
 
     /// The resource that is being reconciled.
@@ -151,6 +159,15 @@ impl World<'_> {
         done.lock().insert(part);
         Ok(())
     }
+}
+
+/// How a reconcile failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What kind of trouble it was.
+    pub category: Category,
+    /// What it was.
+    pub message: String,
 }
 
 /// The listers of what a controller registered.

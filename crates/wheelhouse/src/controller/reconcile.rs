@@ -1,7 +1,7 @@
 //! One controller at work: takes keys, and observes, analyses and acts for each.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     panic::AssertUnwindSafe,
     sync::Arc,
     time::{Duration, Instant},
@@ -27,7 +27,7 @@ use crate::{
     plan::{Event, Plan, Reference},
     queue::{Finished, Lane, Priority, Queue},
     triggers::on_resource,
-    world::{Listers, World},
+    world::{Failure, Listers, World},
 };
 
 /// A controller that was started.
@@ -48,6 +48,8 @@ pub(crate) struct Running<O: Operator> {
     learned: Learned,
     /// Keys whose next observation is live.
     doubtful: Mutex<HashSet<Key>>,
+    /// How keys failed the last time, where they did.
+    failures: Mutex<HashMap<Key, Failure>>,
 }
 
 impl<O: Operator> Running<O> {
@@ -82,6 +84,7 @@ impl<O: Operator> Running<O> {
             exclusion: controller.exclusion,
             learned: Learned::default(),
             doubtful: Mutex::default(),
+            failures: Mutex::default(),
             name,
             kind,
             lister,
@@ -97,6 +100,7 @@ impl<O: Operator> Running<O> {
         let taken = Taken { queue: self.queue.clone(), key: Some(key.clone()) };
         let Some(resource) = self.lister.get(&key) else {
             self.doubtful.lock().remove(&key);
+            self.failures.lock().remove(&key);
             self.queue.forget(&key);
             return taken.done(Finished::Done);
         };
@@ -141,6 +145,7 @@ impl<O: Operator> Running<O> {
         let _entered = span.enter();
         match result {
             Ok(look_again_after) => {
+                self.failures.lock().remove(&key);
                 self.metrics.count(if look_again_after.is_some() { "requeue_after" } else { "success" });
                 taken.done(Finished::Done);
                 if let Some(delay) = look_again_after {
@@ -167,6 +172,7 @@ impl<O: Operator> Running<O> {
             tracing::info!(category = category.as_str(), "{error}; looking again");
         } else {
             tracing::warn!(category = category.as_str(), "{error}; trying again");
+            self.failures.lock().insert(key.clone(), Failure { category, message: error.to_string() });
             let about = Reference::to(&self.kind, &**resource);
             let event = Event::warning(category.as_str(), error.to_string());
             let events = self.events.clone();
@@ -204,6 +210,7 @@ impl<O: Operator> Running<O> {
                 Arc::new(move || queue.add(key.clone(), Priority::Child))
             },
             now: Timestamp::now(),
+            last_failure: self.failures.lock().get(key).cloned(),
             live,
         };
         let seen = self.operator.observe(resource.clone(), &world).await?;

@@ -4,11 +4,9 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    unreachable_pub,
     reason = "these are tests"
 )]
 
-mod api_server {
-    mod applies;
-    #[allow(unreachable_pub, reason = "the derive makes a public type")]
-    mod widgets;
-}
+mod applies;
+mod widgets;
