@@ -109,7 +109,8 @@ impl Manager {
             Verb::Manifests(settings) => print!("{}", installation.all(&settings)?),
             Verb::Run(settings) => {
                 logs::start(&settings)?;
-                let runtime = self.runtime()?;
+                let runtime = tokio::runtime::Runtime::new()
+                    .map_err(|error| Error::new(Category::Unavailable, format!("cannot start threads: {error}")))?;
                 runtime.block_on(async {
                     let config = Config::infer().await.map_err(|error| {
                         Error::new(
@@ -122,18 +123,6 @@ impl Manager {
             }
         }
         Ok(())
-    }
-
-    /// As many threads as there are cores, and one more for each worker: code
-    /// that blocks a thread must not keep others from running.
-    fn runtime(&self) -> Result<tokio::runtime::Runtime> {
-        let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        let workers: usize = self.controllers.iter().map(|controller| controller.workers()).sum();
-        tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(cores + workers)
-            .enable_all()
-            .build()
-            .map_err(|error| Error::new(Category::Unavailable, format!("cannot start threads: {error}")))
     }
 
     fn installation(&self) -> Installation<'_> {

@@ -11,7 +11,10 @@ use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::SelectA
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
@@ -217,7 +220,7 @@ impl<O: Operator> Running<O> {
         if is_live {
             self.doubtful.lock().remove(key);
         }
-        let plan = self.operator.analyse(&seen);
+        let plan = apart(|| self.operator.analyse(&seen));
         plan.check()?;
         self.act(&resource, reference, plan, stop).await
     }
@@ -297,6 +300,15 @@ impl<O: Operator> Running<O> {
             }
         }
         Ok(())
+    }
+}
+
+/// Runs the operator's code where it keeps nobody waiting, however long it takes:
+/// what else this thread had to do goes on in another one.
+fn apart<T>(code: impl FnOnce() -> T) -> T {
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::CurrentThread => code(),
+        _ => tokio::task::block_in_place(code),
     }
 }
 

@@ -9,4 +9,10 @@
 )]
 
 mod applies;
+mod caches;
+mod elections;
+mod isolation;
+mod manager;
+mod steps;
+mod survival;
 mod widgets;

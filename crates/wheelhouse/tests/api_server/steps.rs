@@ -1,0 +1,319 @@
+//! Each kind of step: that it does what it says, and what guards it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use serde_json::json;
+use wheelhouse::{
+    Plan, Reference,
+    k8s_openapi::api::core::v1::{ConfigMap, Secret},
+    kube::{
+        Api,
+        api::{Patch, PatchParams, PostParams},
+    },
+    plan::{EnsureSecret, Guard, Object, SecretValue, Step},
+};
+use wheelhouse_testing::EventType;
+
+use super::widgets::{Place, Seen, Widget, Widgets, config_map, eventually, quiet};
+
+/// Plans this once the Widget's size is 1, and nothing before.
+fn when_told(step: impl Fn(&Seen) -> Option<Step<wheelhouse::NoAction>> + Send + Sync + 'static) -> Widgets {
+    Widgets::new(move |seen| {
+        let mut plan = Plan::new();
+        if seen.widget.spec.size == 1
+            && let Some(step) = step(seen)
+        {
+            plan.step(step, "the test says so");
+        }
+        plan
+    })
+}
+
+async fn tell(place: &Place) {
+    let patch = Patch::Merge(json!({"spec": {"size": 1}}));
+    place.widgets().patch("a", &PatchParams::default(), &patch).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_deletion_is_of_this_very_object_and_not_of_its_successor() {
+    let place = Place::new("delete-uid").await;
+    let old = place.config_maps().create(&PostParams::default(), &config_map("victim", &[])).await.unwrap();
+    let stale = Reference::of(&old);
+    place.config_maps().delete("victim", &Default::default()).await.unwrap();
+    place
+        .config_maps()
+        .create(&PostParams::default(), &config_map("victim", &[("precious", "data")]))
+        .await
+        .unwrap();
+    let mark = place.namespace.mark().await.unwrap();
+    let widgets = when_told(move |_| Some(Step::Delete { target: stale.clone(), guard: Guard::Identity }));
+    let operating = place.start(widgets.controller()).await;
+    place.create("a", 1).await;
+    eventually("the deletion was tried", async || {
+        place.identity.requests_since(&mark).await.unwrap().count("delete", "configmaps") > 0
+    })
+    .await;
+    quiet().await;
+    let deletes =
+        place.identity.requests_since(&mark).await.unwrap().filter(|request| request.verb == "delete");
+    assert!(deletes.iter().all(|delete| delete.code == 409), "{deletes:?}");
+    assert!(place.config_maps().get_opt("victim").await.unwrap().is_some());
+    operating.stop().await;
+}
+
+#[tokio::test]
+async fn a_guarded_deletion_does_nothing_when_the_object_has_changed() {
+    let place = Place::new("delete-guard").await;
+    let created = place
+        .config_maps()
+        .create(&PostParams::default(), &config_map("victim", &[("phase", "Failed")]))
+        .await
+        .unwrap();
+    let target = Reference::of(&created);
+    let patch = Patch::Merge(json!({"data": {"phase": "Running"}}));
+    place.config_maps().patch("victim", &PatchParams::default(), &patch).await.unwrap();
+    let (unchanged, still) = (target.clone(), target);
+    let widgets = when_told(move |seen| {
+        let guard = match seen.name() {
+            "a" => Guard::Unchanged,
+            _ => Guard::Still(vec![("/data/phase".into(), json!("Failed"))]),
+        };
+        Some(Step::Delete {
+            target: if guard == Guard::Unchanged { unchanged.clone() } else { still.clone() },
+            guard,
+        })
+    });
+    let operating = place.start(widgets.controller()).await;
+    place.create("a", 1).await;
+    place.create("b", 1).await;
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    assert!(place.config_maps().get_opt("victim").await.unwrap().is_some());
+    let patch = Patch::Merge(json!({"data": {"phase": "Failed"}}));
+    place.config_maps().patch("victim", &PatchParams::default(), &patch).await.unwrap();
+    eventually("it goes once the guard holds", async || {
+        place.config_maps().get_opt("victim").await.unwrap().is_none()
+    })
+    .await;
+    operating.stop().await;
+}
+
+#[tokio::test]
+async fn a_plan_that_goes_on_after_a_destructive_step_is_refused_whole() {
+    let place = Place::new("two-deletes").await;
+    let events = place.namespace.events().await.unwrap();
+    let victim =
+        place.config_maps().create(&PostParams::default(), &config_map("victim", &[])).await.unwrap();
+    let target = Reference::of(&victim);
+    let widgets = Widgets::new(move |_| {
+        let mut plan = Plan::new();
+        plan.delete(target.clone(), "not wanted");
+        plan.apply(&config_map("after", &[]), "wanted");
+        plan
+    });
+    let operating = place.start(widgets.controller()).await;
+    place.create("a", 1).await;
+    let note =
+        "the plan does not end after its destructive step \"delete ConfigMap victim\": nothing of it is done";
+    events.expect(EventType::Warning, "Bug", note).await.unwrap();
+    assert!(place.config_maps().get_opt("victim").await.unwrap().is_some());
+    operating.stop().await;
+}
+
+#[tokio::test]
+async fn steps_stop_at_the_first_failure_which_is_named() {
+    let place = Place::new("first-failure").await;
+    let events = place.namespace.events().await.unwrap();
+    let widgets = Widgets::new(|_| {
+        let mut plan = Plan::new();
+        plan.apply(&config_map("first", &[]), "wanted");
+        plan.apply(&config_map("Not_A_Name", &[]), "wanted");
+        plan.apply(&config_map("third", &[]), "wanted");
+        plan
+    });
+    let operating = place.start(widgets.controller()).await;
+    place.create("a", 1).await;
+    eventually("the failure is told", async || {
+        let seen = events.seen().await.unwrap();
+        seen.iter().any(|event| {
+            event.reason == "Invalid"
+                && event.message.contains("apply ConfigMap")
+                && event.message.contains("Not_A_Name")
+        })
+    })
+    .await;
+    assert!(place.config_maps().get_opt("first").await.unwrap().is_some());
+    assert!(place.config_maps().get_opt("third").await.unwrap().is_none());
+    operating.stop().await;
+}
+
+#[tokio::test]
+async fn an_update_is_refused_when_somebody_was_faster() {
+    let place = Place::new("latch").await;
+    let latch = place.config_maps().create(&PostParams::default(), &config_map("latch", &[])).await.unwrap();
+    let seen_latch = Arc::new(Mutex::new(Reference::of(&latch)));
+    let target = seen_latch.clone();
+    let widgets = when_told(move |_| {
+        let target = target.lock().unwrap().clone();
+        Some(Step::Update { target, fields: json!({"data": {"holder": "us"}}) })
+    });
+    let mark = place.namespace.mark().await.unwrap();
+    let operating = place.start(widgets.controller()).await;
+    place.create("a", 0).await;
+    let patch = Patch::Merge(json!({"data": {"holder": "them"}}));
+    let changed = place.config_maps().patch("latch", &PatchParams::default(), &patch).await.unwrap();
+    tell(&place).await;
+    eventually("it was tried", async || {
+        place.identity.requests_since(&mark).await.unwrap().writes().iter().any(|write| write.code == 409)
+    })
+    .await;
+    assert_eq!(place.config_maps().get("latch").await.unwrap().data.unwrap()["holder"], "them");
+    *seen_latch.lock().unwrap() = Reference::of(&changed);
+    eventually("it is taken with the version as it is", async || {
+        place.config_maps().get("latch").await.unwrap().data.unwrap()["holder"] == "us"
+    })
+    .await;
+    operating.stop().await;
+}
+
+#[tokio::test]
+async fn a_secret_is_made_once_completed_and_never_changed() {
+    let place = Place::new("secret").await;
+    let widgets = Widgets::new(|seen| {
+        let mut plan = Plan::new();
+        let mut values = BTreeMap::from([
+            ("password".to_owned(), SecretValue::Password { length: 24 }),
+            ("user".to_owned(), SecretValue::Plain("admin".to_owned())),
+        ]);
+        if seen.widget.spec.size == 1 {
+            values.insert("other".to_owned(), SecretValue::Password { length: 8 });
+        }
+        plan.step(
+            Step::EnsureSecret(EnsureSecret { name: "credentials".into(), labels: BTreeMap::new(), values }),
+            "users have one",
+        );
+        plan
+    });
+    let operating = place.start(widgets.controller().owns::<Secret>()).await;
+    place.create("a", 0).await;
+    let secrets: Api<Secret> = Api::default_namespaced(place.client.clone());
+    eventually("it is there", async || secrets.get_opt("credentials").await.unwrap().is_some()).await;
+    let first = secrets.get("credentials").await.unwrap().data.unwrap();
+    assert_eq!(first["password"].0.len(), 24);
+    assert_eq!(first["user"].0, b"admin");
+    quiet().await;
+    tell(&place).await;
+    eventually("it is completed", async || {
+        secrets.get("credentials").await.unwrap().data.unwrap().contains_key("other")
+    })
+    .await;
+    let second = secrets.get("credentials").await.unwrap().data.unwrap();
+    assert_eq!(second["password"], first["password"], "what is there stays");
+    quiet().await;
+    let mark = place.namespace.mark().await.unwrap();
+    let patch = Patch::Merge(json!({"metadata": {"labels": {"x": "y"}}}));
+    place.widgets().patch("a", &PatchParams::default(), &patch).await.unwrap();
+    quiet().await;
+    let calls = place.identity.requests_since(&mark).await.unwrap().filter(|request| request.verb != "watch");
+    assert!(calls.is_empty(), "{calls:?}");
+    operating.stop().await;
+}
+
+#[tokio::test]
+async fn a_finalizer_holds_the_resource_until_it_is_removed() {
+    let place = Place::new("finalizer").await;
+    let widgets = Widgets::new(|seen| {
+        let mut plan = Plan::new();
+        let name = "test.wheelhouse.dev/cleanup".to_owned();
+        let is_going = seen.widget.metadata.deletion_timestamp.is_some();
+        match (is_going, seen.children.is_empty()) {
+            (false, _) => {
+                plan.step(Step::AddFinalizer(name), "there is something to clean up");
+                plan.apply(&config_map("child", &[]), "wanted");
+            }
+            (true, false) => plan.prune(&seen.children, |_| false),
+            (true, true) => plan.step(Step::RemoveFinalizer(name), "all is clean"),
+        }
+        plan
+    });
+    let operating = place.start(widgets.controller()).await;
+    place.create("a", 1).await;
+    eventually("the child is there", async || place.config_maps().get_opt("child").await.unwrap().is_some())
+        .await;
+    place.widgets().delete("a", &Default::default()).await.unwrap();
+    eventually("the Widget goes", async || place.widgets().get_opt("a").await.unwrap().is_none()).await;
+    assert!(place.config_maps().get_opt("child").await.unwrap().is_none(), "cleaned up before");
+    operating.stop().await;
+}
+
+#[tokio::test]
+async fn an_orphan_is_adopted_and_an_object_of_another_is_not() {
+    let place = Place::new("adopt").await;
+    let orphan =
+        place.config_maps().create(&PostParams::default(), &config_map("orphan", &[])).await.unwrap();
+    let target = Reference::of(&orphan);
+    let widgets = when_told(move |_| Some(Step::Adopt { target: target.clone() }));
+    let operating = place.start(widgets.controller()).await;
+    let owner = place.create("a", 1).await;
+    eventually("it is adopted", async || {
+        let references = place.config_maps().get("orphan").await.unwrap().metadata.owner_references;
+        references.is_some_and(|references| references[0].uid == owner.metadata.uid.clone().unwrap())
+    })
+    .await;
+    place.create("b", 1).await;
+    quiet().await;
+    assert_eq!(place.config_maps().get("orphan").await.unwrap().metadata.owner_references.unwrap().len(), 1);
+    operating.stop().await;
+}
+
+#[tokio::test]
+async fn a_child_in_another_namespace_is_tracked_by_label() {
+    let place = Place::new("cross").await;
+    let other = Place::new("cross-other").await;
+    let elsewhere = other.namespace.name().to_owned();
+    let widgets = Widgets::new(move |seen| {
+        let mut plan = Plan::new();
+        let mut child = config_map("child", &[("size", &seen.widget.spec.size.to_string())]);
+        child.metadata.namespace = Some(elsewhere.clone());
+        plan.step(Step::Apply(Object::of(&child)), "wanted");
+        plan
+    });
+    let mut settings = place.settings();
+    settings.namespaces.push(other.namespace.name().to_owned());
+    let operating = place.start_with(place.identity.config(), settings, widgets.controller()).await;
+    place.create("a", 3).await;
+    eventually("it is there", async || other.config_maps().get_opt("child").await.unwrap().is_some()).await;
+    quiet().await;
+    let patch = Patch::Merge(json!({"data": {"size": "4"}}));
+    other.config_maps().patch("child", &PatchParams::default(), &patch).await.unwrap();
+    eventually("it is restored", async || {
+        other.config_maps().get("child").await.unwrap().data.unwrap()["size"] == "3"
+    })
+    .await;
+    let owned: Api<ConfigMap> = other.config_maps();
+    assert!(owned.get("child").await.unwrap().metadata.owner_references.is_none());
+    operating.stop().await;
+}
+
+#[tokio::test]
+async fn the_status_is_written_only_when_it_says_something_else() {
+    let place = Place::new("status").await;
+    let widgets = Widgets::new(|seen| {
+        let mut plan = Plan::new();
+        plan.set_status(&json!({"observedGeneration": seen.widget.metadata.generation, "note": "fine"}));
+        plan
+    });
+    let mark = place.namespace.mark().await.unwrap();
+    let operating = place.start(widgets.controller()).await;
+    place.create("a", 3).await;
+    eventually("it is written", async || place.widgets().get("a").await.unwrap().status.is_some()).await;
+    quiet().await;
+    assert_eq!(place.identity.requests_since(&mark).await.unwrap().writes().len(), 1);
+    let patch = Patch::Merge(json!({"status": {"note": "somebody was here"}}));
+    place.widgets().patch_status("a", &PatchParams::default(), &patch).await.unwrap();
+    let note = |widget: Widget| widget.status.unwrap().note;
+    eventually("it is restored", async || note(place.widgets().get("a").await.unwrap()) == "fine").await;
+    operating.stop().await;
+}

@@ -1,0 +1,66 @@
+//! What a process has to survive: an API server that is away, and all that.
+
+use std::time::Duration;
+
+use serde_json::json;
+use wheelhouse::kube::api::{Patch, PatchParams};
+use wheelhouse_testing::{ApiProxy, Fault};
+
+use super::widgets::{Place, Widgets, eventually, one_config_map};
+
+async fn resize(place: &Place, size: i64) {
+    let patch = Patch::Merge(json!({"spec": {"size": size}}));
+    place.widgets().patch("a", &PatchParams::default(), &patch).await.unwrap();
+}
+
+async fn is_resized(place: &Place, size: i64) -> bool {
+    let found = place.config_maps().get_opt("a").await.unwrap();
+    found.is_some_and(|config_map| config_map.data.unwrap()["size"] == size.to_string())
+}
+
+/// Away as after a crash (connections break and new ones fail), and away as
+/// behind a dead link (nothing ever answers).
+#[tokio::test]
+async fn an_api_server_that_was_away_is_taken_up_again() {
+    let place = Place::new("away").await;
+    let proxy = ApiProxy::start(&place.identity).await.unwrap();
+    let operating =
+        place.start_with(proxy.config(), place.settings(), Widgets::new(one_config_map).controller()).await;
+    place.create("a", 1).await;
+    eventually("it works", async || is_resized(&place, 1).await).await;
+    for (size, fault) in [(2, Fault::LoseRequest), (3, Fault::Hang), (4, Fault::Refuse(503))] {
+        proxy.disturb(move |_, _| fault.clone());
+        proxy.break_connections();
+        resize(&place, size).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert!(!is_resized(&place, size).await, "it could not know");
+        proxy.calm();
+        proxy.break_connections();
+        eventually("it is as wanted after all", async || is_resized(&place, size).await).await;
+    }
+    operating.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_overloaded_or_refuses_now_and_then_only_costs_time() {
+    let place = Place::new("overloaded").await;
+    let proxy = ApiProxy::start(&place.identity).await.unwrap();
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    proxy.disturb(move |method, _| {
+        let number = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        match (method, number % 4) {
+            ("PATCH", 0) => Fault::Refuse(429),
+            ("PATCH", 1) => Fault::Refuse(500),
+            ("PATCH", 2) => Fault::LoseAnswer,
+            _ => Fault::None,
+        }
+    });
+    let operating =
+        place.start_with(proxy.config(), place.settings(), Widgets::new(one_config_map).controller()).await;
+    place.create("a", 1).await;
+    for size in 2..6 {
+        resize(&place, size).await;
+        eventually("it is as wanted after all", async || is_resized(&place, size).await).await;
+    }
+    operating.stop().await;
+}
