@@ -1,6 +1,7 @@
 //! Acting as a ServiceAccount, under RBAC rules.
 
 use std::{
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -90,6 +91,12 @@ impl Identity {
     /// A client that acts as this ServiceAccount; its default namespace is the ServiceAccount's.
     pub fn client(&self) -> Result<Client> {
         access::client(self.config.clone())
+    }
+
+    /// A kubeconfig with which a program acts as this ServiceAccount; the file goes with the control plane.
+    pub fn kubeconfig(&self) -> Result<PathBuf> {
+        let name = format!("{}-{}", self.namespace, self.name);
+        self.access.write_kubeconfig(&name, &self.config.auth_info)
     }
 
     /// What this ServiceAccount asked since a moment.

@@ -7,6 +7,7 @@
 //! - [`EventCapture`]: the events of a namespace, by type, reason and message.
 //! - [`Requests`]: what was asked of the API server, counted by verb and resource.
 //! - [`Recorder`]: which keys a controller reconciled, as a stream.
+//! - [`spawn_tethered`]: a program under test that does not outlive it.
 //!
 //! The programs are those of `KUBEBUILDER_ASSETS` where that is set; otherwise
 //! they are built once (which takes minutes) and kept in the user's cache folder.
@@ -44,7 +45,7 @@ mod reconciled;
 mod requests;
 mod scratch;
 mod servers;
-mod spawner;
+mod tether;
 
 pub use control_plane::ControlPlane;
 pub use error::{Error, Result};
@@ -54,3 +55,4 @@ pub use kube::runtime::events::EventType;
 pub use namespace::Namespace;
 pub use reconciled::{ReconciledKeys, Recorder, reconciled_keys};
 pub use requests::{Mark, Request, Requests};
+pub use tether::spawn_tethered;
