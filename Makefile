@@ -6,7 +6,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help deps build kubernetes images demo demo-down test e2e soak lint docs clean
+.PHONY: help deps build kubernetes images demo demo-down test e2e soak bench-runtime lint docs clean
 
 export WHEELHOUSE_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/wheelhouse
 CACHE := $(WHEELHOUSE_CACHE_DIR)
@@ -33,7 +33,7 @@ CARGO_DENY := 0.20.2
 MDBOOK := 0.5.4
 
 help: ## list the commands
-	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1\t/' | expand -t 20
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1\t/' | expand -t 22
 
 deps: ## install the Debian packages that are missing (asks apt only if some are)
 	@missing=$$(for package in $(PACKAGES); do dpkg-query -W -f='$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || echo $$package; done); \
@@ -88,6 +88,11 @@ e2e: deps ## every end-to-end scenario on local clusters (9 minutes)
 soak: deps ## clusters killed at random moments, for SOAK_MINUTES=10 from SOAK_SEED=1
 	@echo "killing clusters at random moments for $${SOAK_MINUTES:-10} minutes"
 	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test soak -- --nocapture
+
+bench-runtime: ## operators on different frameworks, measured in turns (an hour; BENCH="--rounds 1 ..." for less)
+	@echo "building what is measured and what measures it (5 minutes at first, seconds later), then measuring (an hour)"
+	cargo build --release --locked -p wheelhouse-bench-runtime
+	$(TARGET)/release/bench-runtime $(BENCH)
 
 lint: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/mdbook ## formatting, clippy, licences, docs (10 minutes at first, seconds later)
 	@echo "checking formatting, lints, licences and docs (2 minutes at first, seconds later)"

@@ -4,11 +4,16 @@
 //! its own, and the connections of a client die with the one that made it, so
 //! configurations are kept and clients are made anew.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::File,
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
 
 use kube::{
     Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{AuthInfo, KubeConfigOptions, Kubeconfig},
 };
 
 use crate::{
@@ -24,6 +29,7 @@ pub(crate) const HARNESS: &str = "wheelhouse-testing";
 #[derive(Debug)]
 pub(crate) struct Access {
     admin: Config,
+    admin_kubeconfig: PathBuf,
     harness: Config,
     pub(crate) audit_log: AuditLog,
 }
@@ -32,6 +38,7 @@ impl Access {
     pub(crate) async fn new(admin: &Path, harness: &Path, audit_log: PathBuf) -> Result<Self> {
         Ok(Self {
             admin: config(admin).await?,
+            admin_kubeconfig: admin.to_owned(),
             harness: config(harness).await?,
             audit_log: AuditLog::new(audit_log),
         })
@@ -58,8 +65,27 @@ impl Access {
     /// Of whoever has this token.
     pub(crate) fn with_token(&self, token: String) -> Config {
         let mut config = self.admin.clone();
-        config.auth_info = kube::config::AuthInfo { token: Some(token.into()), ..Default::default() };
+        config.auth_info = AuthInfo { token: Some(token.into()), ..AuthInfo::default() };
         config
+    }
+
+    /// Writes a kubeconfig like the administrator's, but for whoever `user` is, beside it.
+    pub(crate) fn write_kubeconfig(&self, name: &str, user: &AuthInfo) -> Result<PathBuf> {
+        let mut kubeconfig = read_kubeconfig(&self.admin_kubeconfig)?;
+        for each in &mut kubeconfig.auth_infos {
+            each.auth_info = Some(user.clone());
+        }
+        let path = self.admin_kubeconfig.with_file_name(format!("{name}.kubeconfig"));
+        File::options()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            // JSON, which is YAML too.
+            .and_then(|mut file| file.write_all(&serde_json::to_vec_pretty(&kubeconfig)?))
+            .map_err(Error::file("write", &path))?;
+        Ok(path)
     }
 }
 
@@ -74,11 +100,15 @@ pub(crate) fn get(path: &str) -> Result<http::Request<Vec<u8>>, kube::Error> {
 }
 
 async fn config(path: &Path) -> Result<Config> {
-    let unusable = |source| Error::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(unusable)?;
+    let kubeconfig = read_kubeconfig(path)?;
     let options = KubeConfigOptions::default();
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(unusable)?;
+    let mut config =
+        Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(Error::kubeconfig(path))?;
     // A proxy that is set for the internet does not lead to this machine's loopback.
     config.proxy_url = None;
     Ok(config)
+}
+
+fn read_kubeconfig(path: &Path) -> Result<Kubeconfig> {
+    Kubeconfig::read_from(path).map_err(Error::kubeconfig(path))
 }

@@ -22,6 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use serde::Deserialize;
@@ -116,6 +117,8 @@ struct Entry {
     object_ref: Option<ObjectRef>,
     #[serde(default)]
     response_status: ResponseStatus,
+    request_received_timestamp: Timestamp,
+    stage_timestamp: Timestamp,
 }
 
 /// Anonymous and refused clients have no name.
@@ -168,6 +171,8 @@ impl Entry {
             namespace: object.namespace,
             name: object.name,
             code: self.response_status.code,
+            received: self.request_received_timestamp,
+            answered: self.stage_timestamp,
         }
     }
 }
@@ -214,6 +219,7 @@ mod tests {
             "user": {"username": user, "groups": ["system:authenticated"]}, "sourceIPs": ["127.0.0.1"],
             "objectRef": {"resource": "configmaps", "namespace": "ns", "name": name, "apiVersion": "v1"},
             "responseStatus": {"metadata": {}, "code": 200},
+            "requestReceivedTimestamp": "2026-01-01T00:00:00.000001Z", "stageTimestamp": "2026-01-01T00:00:00.000250Z",
         });
         format!("{entry}\n")
     }
@@ -237,6 +243,13 @@ mod tests {
         assert_eq!(2, requests.len(), "{requests}");
         assert_eq!(1, requests.count("create", "configmaps"));
         assert_eq!(before.len() as u64, mark.offset);
+    }
+
+    #[test]
+    fn a_request_knows_to_the_microsecond_when_it_was_received_and_answered() {
+        let (requests, _) = read(&(done("1", "get") + &sentinel()), &Mark::default()).unwrap();
+        let request = requests.iter().next().unwrap();
+        assert_eq!(249, request.answered.duration_since(request.received).as_micros());
     }
 
     #[test]
@@ -277,8 +290,8 @@ mod tests {
 
     #[test]
     fn a_subresource_is_part_of_the_resource_and_a_bare_path_stands_for_itself() {
-        let scale = r#"{"auditID":"1","stage":"ResponseComplete","requestURI":"/x","verb":"patch","user":{"username":"me"},"objectRef":{"resource":"deployments","subresource":"scale","apiGroup":"apps","namespace":"ns","name":"web"},"responseStatus":{"code":409}}"#;
-        let version = r#"{"auditID":"2","stage":"ResponseComplete","requestURI":"/version?timeout=3s","verb":"get","user":{},"userAgent":"curl"}"#;
+        let scale = r#"{"auditID":"1","stage":"ResponseComplete","requestURI":"/x","verb":"patch","user":{"username":"me"},"objectRef":{"resource":"deployments","subresource":"scale","apiGroup":"apps","namespace":"ns","name":"web"},"responseStatus":{"code":409},"requestReceivedTimestamp":"2026-01-01T00:00:00.000001Z","stageTimestamp":"2026-01-01T00:00:00.000250Z"}"#;
+        let version = r#"{"auditID":"2","stage":"ResponseComplete","requestURI":"/version?timeout=3s","verb":"get","user":{},"userAgent":"curl","requestReceivedTimestamp":"2026-01-01T00:00:00.000001Z","stageTimestamp":"2026-01-01T00:00:00.000250Z"}"#;
         let (requests, _) = read(&format!("{scale}\n{version}\n{}", sentinel()), &Mark::default()).unwrap();
         let found: Vec<_> = requests.iter().collect();
         assert_eq!("deployments/scale", found[0].resource);

@@ -1,6 +1,11 @@
 //! What can go wrong in a test's surroundings, in words that say what to do about it.
 
-use std::{fmt, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 /// The outcome of anything in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -135,6 +140,12 @@ impl Error {
     pub(crate) fn file(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { doing, path, source }
+    }
+
+    /// For `map_err`: what is wrong with a kubeconfig becomes "cannot use PATH: ...".
+    pub(crate) fn kubeconfig(path: &Path) -> impl FnOnce(kube::config::KubeconfigError) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Kubeconfig { path, source: Box::new(source) }
     }
 
     /// For `map_err`: an API error becomes "cannot DOING: ...".

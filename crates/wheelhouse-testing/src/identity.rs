@@ -1,6 +1,7 @@
 //! Acting as a ServiceAccount, under RBAC rules.
 
 use std::{
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -95,6 +96,12 @@ impl Identity {
     /// The configuration of such a client, for what makes clients of its own.
     pub fn config(&self) -> Config {
         self.config.clone()
+    }
+
+    /// A kubeconfig with which a program acts as this ServiceAccount; the file goes with the control plane.
+    pub fn kubeconfig(&self) -> Result<PathBuf> {
+        let name = format!("{}-{}", self.namespace, self.name);
+        self.access.write_kubeconfig(&name, &self.config.auth_info)
     }
 
     /// What this ServiceAccount asked since a moment.

@@ -8,6 +8,7 @@
 //! - [`Requests`]: what was asked of the API server, counted by verb and resource.
 //! - [`ApiProxy`]: stands between a program and the API server, and makes trouble.
 //! - [`Recorder`]: which keys a controller reconciled, as a stream.
+//! - [`spawn_tethered`]: a program under test that does not outlive it.
 //!
 //! The programs are those of `KUBEBUILDER_ASSETS` where that is set; otherwise
 //! they are built once (which takes minutes) and kept in the user's cache folder.
@@ -46,7 +47,7 @@ mod reconciled;
 mod requests;
 mod scratch;
 mod servers;
-mod spawner;
+mod tether;
 
 pub use control_plane::ControlPlane;
 pub use error::{Error, Result};
@@ -57,3 +58,4 @@ pub use namespace::Namespace;
 pub use proxy::{ApiProxy, Fault};
 pub use reconciled::{ReconciledKeys, Recorder, reconciled_keys};
 pub use requests::{Mark, Request, Requests};
+pub use tether::spawn_tethered;

@@ -5,6 +5,8 @@ use std::{
     fmt,
 };
 
+use jiff::Timestamp;
+
 /// The verbs that change something.
 const WRITES: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
 
@@ -38,6 +40,10 @@ pub struct Request {
     pub name: String,
     /// The HTTP status of the answer.
     pub code: u16,
+    /// When the API server received it, by its clock, to the microsecond.
+    pub received: Timestamp,
+    /// When it had answered, or, for a watch, began to.
+    pub answered: Timestamp,
 }
 
 /// Requests, to be narrowed down and counted; as text, a table of the counts.
@@ -135,6 +141,8 @@ mod tests {
             namespace: namespace.to_owned(),
             name: String::new(),
             code: 200,
+            received: Timestamp::UNIX_EPOCH,
+            answered: Timestamp::UNIX_EPOCH,
         }
     }
 

@@ -6,7 +6,7 @@ use std::{
     net::{Ipv4Addr, TcpStream},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     time::{Duration, Instant},
 };
 
@@ -24,7 +24,7 @@ use crate::{
     access::{self, Access, HARNESS},
     error::{Error, Result},
     scratch::Scratch,
-    spawner,
+    tether,
 };
 
 /// Long enough for a machine that is busy compiling; a control plane takes a few seconds.
@@ -128,18 +128,6 @@ async fn is_ready(prober: &Client) -> bool {
     matches!(tokio::time::timeout(Duration::from_secs(2), asked).await, Ok(Ok(_)))
 }
 
-/// A program that the kernel ends when its parent ends, in whatever way.
-///
-/// The parent's pid is looked at after that was arranged: should it have ended
-/// just before, the program has another parent by now and does not even begin.
-fn tethered(parent: u32, program: &Path) -> Command {
-    let unless_orphaned = r#"[ "$PPID" = "$0" ] || exit 1; exec "$@""#;
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "--", "sh", "-c", unless_orphaned]);
-    command.arg(parent.to_string()).arg(program);
-    command
-}
-
 /// One of the two.
 #[derive(Debug)]
 struct Server {
@@ -158,16 +146,17 @@ impl Server {
         let log = scratch.path().join(format!("{name}.log"));
         let output = File::create(&log).map_err(Error::file("create the log", &log))?;
         let errors = output.try_clone().map_err(Error::file("open the log", &log))?;
-        let mut command = tethered(std::process::id(), &binaries.program(name));
-        command
-            .args(flags)
-            .current_dir(scratch.path())
-            .stdin(Stdio::null())
-            .stdout(output)
-            .stderr(errors)
-            // Ctrl-C is for the tests; the servers end with them.
-            .process_group(0);
-        let child = spawner::spawn(command).map_err(|source| Error::Start { program: name, source })?;
+        let child = tether::spawn_tethered(&binaries.program(name), |command| {
+            command
+                .args(flags)
+                .current_dir(scratch.path())
+                .stdin(Stdio::null())
+                .stdout(output)
+                .stderr(errors)
+                // Ctrl-C is for the tests; the servers end with them.
+                .process_group(0);
+        })
+        .map_err(|source| Error::Start { program: name, source })?;
         let server = Self { name, child, log };
         scratch.outlives(server.child.id())?;
         Ok(server)
@@ -205,13 +194,6 @@ mod tests {
         let mut ports = Ports::free(None).unwrap();
         ports.etcd.set_port(listener.local_addr().unwrap().port());
         (listener, ports)
-    }
-
-    #[test]
-    fn a_program_whose_parent_ended_before_it_began_does_not_begin() {
-        let run = |parent| tethered(parent, Path::new("true")).status().unwrap().success();
-        assert!(run(std::process::id()));
-        assert!(!run(1));
     }
 
     #[tokio::test]

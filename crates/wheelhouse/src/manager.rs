@@ -109,8 +109,9 @@ impl Manager {
             Verb::Manifests(settings) => print!("{}", installation.all(&settings)?),
             Verb::Run(settings) => {
                 logs::start(&settings)?;
-                let runtime = tokio::runtime::Runtime::new()
-                    .map_err(|error| Error::new(Category::Unavailable, format!("cannot start threads: {error}")))?;
+                let runtime = tokio::runtime::Runtime::new().map_err(|error| {
+                    Error::new(Category::Unavailable, format!("cannot start threads: {error}"))
+                })?;
                 runtime.block_on(async {
                     let config = Config::infer().await.map_err(|error| {
                         Error::new(

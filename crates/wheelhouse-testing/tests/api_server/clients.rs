@@ -4,7 +4,7 @@ use k8s_openapi::api::{
     authentication::v1::SelfSubjectReview,
     core::v1::{ConfigMap, Namespace, Pod, Secret},
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{Api, Client, Config, api::PostParams, config::Kubeconfig};
 use serde_json::json;
 use wheelhouse_testing::{ControlPlane, rule};
 
@@ -26,6 +26,16 @@ async fn a_client_acts_as_its_service_account() {
     let answer = whoami(operator.client().unwrap()).await;
     assert_eq!(format!("system:serviceaccount:{}:operator", namespace.name()), answer);
     assert_eq!(operator.user(), answer);
+}
+
+#[tokio::test]
+async fn a_program_with_its_kubeconfig_acts_as_the_service_account() {
+    let namespace = ControlPlane::shared().await.unwrap().namespace("program").await.unwrap();
+    let operator = namespace.service_account("operator").await.unwrap();
+    let kubeconfig = Kubeconfig::read_from(operator.kubeconfig().unwrap()).unwrap();
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
+    config.proxy_url = None;
+    assert_eq!(operator.user(), whoami(Client::try_from(config).unwrap()).await);
 }
 
 async fn whoami(client: Client) -> String {
