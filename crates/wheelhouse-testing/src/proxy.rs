@@ -51,6 +51,8 @@ pub struct ApiProxy {
 struct Proxied {
     client: Client,
     rule: std::sync::RwLock<Rule>,
+    /// Requests that were not answered yet, by number.
+    under_way: std::sync::Mutex<std::collections::BTreeMap<u64, String>>,
     /// Cancelled to break what is under way; replaced then.
     connections: std::sync::RwLock<CancellationToken>,
 }
@@ -64,6 +66,7 @@ impl ApiProxy {
         let state = Arc::new(Proxied {
             client: identity.client()?,
             rule: std::sync::RwLock::new(Arc::new(|_, _| Fault::None)),
+            under_way: std::sync::Mutex::default(),
             connections: std::sync::RwLock::default(),
         });
         let stop = CancellationToken::new();
@@ -96,6 +99,11 @@ impl ApiProxy {
         self.disturb(|_, _| Fault::None);
     }
 
+    /// The requests that were not answered yet, as "METHOD PATH".
+    pub fn under_way(&self) -> Vec<String> {
+        lock(&self.state.under_way).values().cloned().collect()
+    }
+
     /// Breaks everything that is under way, watches included.
     pub fn break_connections(&self) {
         let broken = std::mem::take(&mut *write(&self.state.connections));
@@ -118,8 +126,31 @@ fn read<T: Clone>(lock: &std::sync::RwLock<T>) -> T {
     lock.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
 }
 
+fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Takes the request off the list when it was answered, or given up on.
+struct UnderWay(Arc<Proxied>, u64);
+
+impl UnderWay {
+    fn new(proxied: &Arc<Proxied>, request: String) -> Self {
+        let mut under_way = lock(&proxied.under_way);
+        let number = under_way.last_key_value().map_or(0, |(last, _)| last + 1);
+        under_way.insert(number, request);
+        Self(proxied.clone(), number)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        lock(&self.0.under_way).remove(&self.1);
+    }
+}
+
 async fn answer(State(proxied): State<Arc<Proxied>>, request: Request<Body>) -> Response {
     let target = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
+    let _under_way = UnderWay::new(&proxied, format!("{} {target}", request.method()));
     let fault = read(&proxied.rule)(request.method().as_str(), &target);
     let broken = read(&proxied.connections);
     match fault {

@@ -102,6 +102,13 @@ impl Cache {
         self.informers.write().retain(|_, known| !Arc::ptr_eq(known, &stopped));
     }
 
+    /// Stops watching anything.
+    pub fn stop_all(&self) {
+        for (_, informer) in self.informers.write().drain() {
+            informer.stop();
+        }
+    }
+
     /// Resolves once everything that is watched has been listed.
     pub async fn synced(&self) {
         let informers: Vec<_> = self.informers.read().values().cloned().collect();
@@ -189,6 +196,12 @@ impl Cache {
         children.sort();
         children.dedup();
         children
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        self.stop_all();
     }
 }
 

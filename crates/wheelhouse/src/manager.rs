@@ -12,13 +12,17 @@ use std::{net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 use futures::future::join_all;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::{
+    api::rbac::v1::PolicyRule,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::Config;
 use tokio::{signal::unix, sync::watch};
 use tokio_util::sync::CancellationToken;
 
 use leader::Candidate;
 pub use leader::ElectionSettings;
+pub use logs::start_logs;
 use manifests::Installation;
 use settings::{CommandLine, Verb};
 pub use settings::{LogFormat, RunSettings};
@@ -108,7 +112,7 @@ impl Manager {
             Verb::Rbac(place) => print!("{}", installation.rbac(&place)?),
             Verb::Manifests(settings) => print!("{}", installation.all(&settings)?),
             Verb::Run(settings) => {
-                logs::start(&settings)?;
+                start_logs(&settings)?;
                 let runtime = tokio::runtime::Runtime::new().map_err(|error| {
                     Error::new(Category::Unavailable, format!("cannot start threads: {error}"))
                 })?;
@@ -141,6 +145,16 @@ impl Manager {
         }
         declared.push(rbac::events());
         declared
+    }
+
+    /// The RBAC rules that allow exactly that.
+    pub fn rules(&self) -> Vec<PolicyRule> {
+        rbac::rules(&self.declared())
+    }
+
+    /// The RBAC rules for the Lease, in its namespace.
+    pub fn lease_rules(&self) -> Vec<PolicyRule> {
+        rbac::rules(&[rbac::leases()])
     }
 
     /// Runs until stopped, and then finishes the steps that run.
@@ -202,6 +216,7 @@ impl Manager {
         };
         let finished = CancellationToken::new();
         let address = http::serve(settings.listen, shown, finished.clone()).await?;
+        let watched = cache.clone();
         let work = Working { cache, controllers, stop: stop.clone() };
         let working = if settings.no_leader_election {
             tokio::spawn(work.work())
@@ -211,7 +226,7 @@ impl Manager {
             let (candidate, is_leading) = Candidate::new(election, reading, fence, self.metrics.clone());
             tokio::spawn(work.work_while_leading(candidate, is_leading))
         };
-        Ok(Started { address, working, finished })
+        Ok(Started { address, working, finished, cache: watched })
     }
 }
 
@@ -220,6 +235,7 @@ pub struct Started {
     address: SocketAddr,
     working: tokio::task::JoinHandle<()>,
     finished: CancellationToken,
+    cache: Arc<Cache>,
 }
 
 impl Started {
@@ -232,6 +248,7 @@ impl Started {
     pub async fn finished(self) {
         // Fails only if it panicked, and then it is finished too.
         let _ = self.working.await;
+        self.cache.stop_all();
         self.finished.cancel();
         tracing::info!("stopped");
     }

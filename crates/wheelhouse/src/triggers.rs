@@ -47,6 +47,19 @@ fn priority_of(cause: Cause, otherwise: Priority) -> Priority {
     }
 }
 
+/// Whether nothing is new but the status. The answer to a status write can carry
+/// what somebody else changed just before.
+fn differs_in_status_only<K: Resource>(change: &Change<K>) -> bool {
+    let (Some(old), Some(new)) = (&change.old, &change.new) else { return false };
+    let (old, new) = (old.meta(), new.meta());
+    old.uid == new.uid
+        && old.generation == new.generation
+        && old.deletion_timestamp == new.deletion_timestamp
+        && old.labels == new.labels
+        && old.annotations == new.annotations
+        && old.finalizers == new.finalizers
+}
+
 /// For: the resource itself changed. Its own status writes are no news to a controller.
 pub(crate) fn on_resource<K: Cached>(
     queue: Arc<Queue>,
@@ -54,7 +67,8 @@ pub(crate) fn on_resource<K: Cached>(
     predicates: Vec<Predicate<K>>,
 ) -> impl Fn(&Change<K>) {
     move |change| {
-        if change.cause == Cause::Status(controller) || !passes(&predicates, change) {
+        let is_own_status = change.cause == Cause::Status(controller) && differs_in_status_only(change);
+        if is_own_status || !passes(&predicates, change) {
             return;
         }
         if let Some(object) = change.latest() {
@@ -151,6 +165,13 @@ mod tests {
         assert!(passes(&[spec_changed()], &change(Some(pod(1)), Some(pod(2)))));
         assert!(!passes(&[spec_changed()], &change(Some(pod(2)), Some(pod(2)))));
         assert!(passes(&[spec_changed()], &change(None, Some(pod(2)))));
+    }
+
+    #[test]
+    fn a_change_that_comes_with_the_answer_to_a_status_write_is_not_only_the_status() {
+        assert!(differs_in_status_only(&change(Some(pod(1)), Some(pod(1)))));
+        assert!(!differs_in_status_only(&change(Some(pod(1)), Some(pod(2)))));
+        assert!(!differs_in_status_only(&change(None, Some(pod(1)))));
     }
 
     #[test]

@@ -205,6 +205,7 @@ impl<K: Cached> Informer<K> {
     }
 
     fn note_event(&self, event: Event<Wire<K>>, part: &Option<Arc<str>>, initial: bool) {
+        tracing::trace!(kind = %self.kind, %event, "from the API server");
         let watched = if initial { Cause::Initial } else { Cause::Watch };
         match event {
             Event::Init => self.store.write().begin_list(part.clone()),

@@ -5,21 +5,27 @@
 //!
 //! - An object never goes back to an older resourceVersion.
 //! - What we deleted does not come back through an event from before.
+//! - What the watch said is gone does not come back through an answer from
+//!   before: answers take their time, but not longer than [`ANSWERS_TAKE`].
 //! - After a relist, what the list did not hold has vanished, and is reported
 //!   with the last known object; unless we wrote it while the list was under way:
 //!   then nobody can tell, and it is asked for.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     hash::{DefaultHasher, Hash as _, Hasher as _},
     ops::Bound,
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use kube::Resource;
 
 use super::ownership::Ownership;
 use crate::key::Key;
+
+/// Longer than any call to the API server may take.
+const ANSWERS_TAKE: Duration = Duration::from_secs(90);
 
 /// A function from an object to the terms under which it is found.
 pub(crate) type Terms<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
@@ -59,6 +65,9 @@ pub(crate) struct Store<K> {
     indexes: Vec<Index<K>>,
     /// Objects whose deletion was answered, until the watch says so too.
     deleted: HashMap<Key, Deleted>,
+    /// The UIDs of what went lately, as hashes, with the time.
+    gone: VecDeque<(Instant, u64)>,
+    gone_set: HashSet<u64>,
     relists: HashMap<Option<Arc<str>>, Relist>,
 }
 
@@ -99,6 +108,8 @@ impl<K: Resource> Store<K> {
             objects: BTreeMap::new(),
             indexes: Vec::new(),
             deleted: HashMap::new(),
+            gone: VecDeque::new(),
+            gone_set: HashSet::new(),
             relists: HashMap::new(),
         }
     }
@@ -129,6 +140,11 @@ impl<K: Resource> Store<K> {
             Origin::List => self.note_listed(&key, known.flatten() <= version),
             Origin::Answer => self.note_written(&key),
             Origin::Watch => {}
+        }
+        if origin == Origin::Answer
+            && object.meta().uid.as_deref().is_some_and(|uid| self.gone_set.contains(&hash(uid)))
+        {
+            return (key, Put::Refused);
         }
         if let Some(deleted) = self.deleted.get(&key) {
             if deleted.uid.is_none() || deleted.uid == object.meta().uid {
@@ -164,6 +180,8 @@ impl<K: Resource> Store<K> {
         {
             self.deleted.remove(&key);
         }
+        // Also if we never saw it: the answer to our create may still be on its way.
+        self.note_gone(object.meta().uid.as_deref().unwrap_or_default());
         let known = self.objects.get(&key)?;
         // A successor of that name may have been written by us meanwhile.
         if known.object.meta().uid != object.meta().uid {
@@ -241,10 +259,23 @@ impl<K: Resource> Store<K> {
 
     fn remove(&mut self, key: &Key) -> Option<Arc<K>> {
         let removed = self.objects.remove(key)?.object;
+        self.note_gone(removed.meta().uid.as_deref().unwrap_or_default());
         for index in &mut self.indexes {
             index.remove(key, &removed);
         }
         Some(removed)
+    }
+
+    fn note_gone(&mut self, uid: &str) {
+        let now = Instant::now();
+        while self.gone.front().is_some_and(|(since, _)| now - *since > ANSWERS_TAKE) {
+            if let Some((_, uid)) = self.gone.pop_front() {
+                self.gone_set.remove(&uid);
+            }
+        }
+        if self.gone_set.insert(hash(uid)) {
+            self.gone.push_back((now, hash(uid)));
+        }
     }
 
     fn note_listed(&mut self, key: &Key, as_new_as_known: bool) {

@@ -159,3 +159,18 @@ fn an_index_follows_changes() {
     store.remove_answered(&key("a"), None);
     assert!(store.find("colour", "blue").is_empty());
 }
+
+#[test]
+fn an_answer_from_before_does_not_bring_back_what_the_watch_said_is_gone() {
+    let mut store = store();
+    put(&mut store, Origin::Watch, object("a", 1, "u"));
+    store.remove_watched(&object("a", 5, "u"));
+    assert!(
+        !put(&mut store, Origin::Answer, object("a", 4, "u")),
+        "the answer to an apply, or to a live list"
+    );
+    assert!(store.remove_watched(&object("b", 7, "v")).is_none(), "created by us and deleted by others");
+    assert!(!put(&mut store, Origin::Answer, object("b", 6, "v")), "before the answer to the create came");
+    assert!(put(&mut store, Origin::Answer, object("a", 8, "successor")));
+    assert_eq!(all(&store), ["a"]);
+}

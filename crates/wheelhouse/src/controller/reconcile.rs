@@ -121,6 +121,7 @@ impl<O: Operator> Running<O> {
         };
         let span = tracing::info_span!("reconcile", controller = self.name, %key);
         let began = Instant::now();
+        tracing::trace!(parent: &span, ?lane, "begins");
         let reconciling = AssertUnwindSafe(self.reconcile(&key, resource.clone(), &stop)).catch_unwind();
         let reconciling = async {
             let limited = tokio::time::timeout(self.deadline, reconciling);
@@ -146,6 +147,7 @@ impl<O: Operator> Running<O> {
         };
         self.metrics.time.observe(began.elapsed().as_secs_f64());
         let _entered = span.enter();
+        tracing::trace!(took = ?began.elapsed(), "ends");
         match result {
             Ok(look_again_after) => {
                 self.failures.lock().remove(&key);

@@ -9,7 +9,7 @@ use crate::error::{Category, Error, Result};
 
 /// From now on, what happens is logged to standard error. Nothing happens if
 /// the program has set up its own logs.
-pub(super) fn start(settings: &RunSettings) -> Result<()> {
+pub fn start_logs(settings: &RunSettings) -> Result<()> {
     let filter = EnvFilter::try_new(&settings.log_level).map_err(|error| {
         Error::new(
             Category::Invalid,

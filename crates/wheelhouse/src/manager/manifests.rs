@@ -67,6 +67,9 @@ impl Installation<'_> {
         let mut text = self.crds()?;
         let mut namespace = self.object(None, json!({}));
         rename(&mut namespace, &place.install_namespace);
+        if let Some(labels) = namespace.pointer_mut("/metadata/labels") {
+            *labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
+        }
         add::<Namespace>(&mut text, namespace)?;
         text.push_str(&self.rbac(place)?);
         add::<Deployment>(&mut text, self.deployment(settings))?;
