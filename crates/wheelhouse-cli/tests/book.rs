@@ -32,10 +32,24 @@ fn blocks(page: &str) -> Vec<String> {
 
 #[test]
 fn the_page_on_local_clusters_can_be_followed_from_top_to_bottom() {
-    let page = std::fs::read_to_string(tree().join("docs/local-kubernetes.md")).unwrap();
+    can_be_followed("docs/local-kubernetes.md", &["nginx"]);
+}
+
+#[test]
+fn the_page_on_gordon_can_be_followed_from_top_to_bottom() {
+    can_be_followed("docs/gordon.md", &["gordon", "gordon-operator"]);
+}
+
+fn can_be_followed(page: &str, images: &[&str]) {
+    // Two pages at once would find each other's clusters.
+    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let page = std::fs::read_to_string(tree().join(page)).unwrap();
     let blocks = blocks(&page);
     assert!(blocks.len() >= 5, "the page shows {} blocks of commands", blocks.len());
-    support::image("nginx");
+    for image in images {
+        support::image(image);
+    }
     let before = Host::now();
     let wheelhouse = Wheelhouse::new();
     let folder = std::path::Path::new(env!("CARGO_BIN_EXE_wheelhouse")).parent().unwrap();
@@ -44,7 +58,7 @@ fn the_page_on_local_clusters_can_be_followed_from_top_to_bottom() {
     let mut shell = Command::new("bash");
     wheelhouse.in_this_world(&mut shell);
     let output = shell
-        .args(["-eux", "-c", &blocks.join("\n")])
+        .args(["-eux", "-O", "expand_aliases", "-c", &blocks.join("\n")])
         .env("PATH", path)
         .current_dir(tree())
         .output()

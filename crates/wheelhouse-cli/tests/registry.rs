@@ -67,11 +67,16 @@ fn the_demo_installs_into_a_cluster_that_is_there_and_is_undone() {
     let place = ["--tree", tree.to_str().unwrap(), "--kubeconfig", kubeconfig.trim()];
     let registry = format!("{host}/team");
     let said = wheelhouse.call(&[&["demo", "up", "--registry", &registry], place.as_slice()].concat()).ok();
-    assert!(said.contains(&format!("{registry}/nginx:0.1.0")) && said.contains("Try next:"), "{said}");
+    assert!(
+        said.contains(&format!("{registry}/gordon:0.1.0"))
+            && said.contains(&format!("{registry}/gordon-operator:0.1.0"))
+            && said.contains("Try next:"),
+        "{said}"
+    );
     wheelhouse.call(&[&["demo", "up", "--registry", &registry], place.as_slice()].concat()).ok();
     assert!(wheelhouse.local(&["status", "demo"]).code != Some(0), "nothing local is started");
 
     wheelhouse.call(&[&["demo", "down"], place.as_slice()].concat()).ok();
-    let left = wheelhouse.kubectl("elsewhere", &["get", "namespace", "hello"]);
+    let left = wheelhouse.kubectl("elsewhere", &["get", "namespace", "wheelhouse-system"]);
     assert!(left.stderr.contains("not found"), "{left:?}");
 }

@@ -13,11 +13,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use support::{Said, Wheelhouse, eventually, host::Host, image, tree};
+use support::{Said, Wheelhouse, host::Host, image, tree};
 
 #[test]
-fn a_cluster_runs_the_stand_in_and_leaves_nothing_behind() {
-    let (nginx, gordon) = (image("nginx"), image("gordon"));
+fn a_cluster_runs_an_operator_and_leaves_nothing_behind() {
+    let (gordon, operator) = (image("gordon"), image("gordon-operator"));
     let before = Host::now();
     let mut wheelhouse = Wheelhouse::new();
     // Somebody whose files are for themselves only must still get containers that can read theirs.
@@ -28,27 +28,45 @@ fn a_cluster_runs_the_stand_in_and_leaves_nothing_behind() {
     wheelhouse.up("smoke", &["--nodes", "1"]).ok();
     assert_eq!("Running", wheelhouse.status("smoke")["health"]);
 
-    let loaded = wheelhouse.local(&["load", "--cluster", "smoke", &nginx]).ok();
-    assert_eq!("loaded wheelhouse.dev/nginx:0.1.0\n", loaded);
-    let manifest = std::fs::read_to_string(tree().join("deploy/hello.yaml")).unwrap();
-    wheelhouse.apply("smoke", &manifest);
-    wheelhouse
-        .kubectl("smoke", &["-n", "hello", "rollout", "status", "deployment/hello", "--timeout=120s"])
-        .ok();
-    let ask =
-        ["-n", "hello", "exec", "deployment/hello", "-c", "nginx", "--", "curl", "-sS", "http://hello.hello"];
-    let page = eventually(
-        Duration::from_secs(20),
-        || wheelhouse.kubectl("smoke", &ask),
-        |said| said.code == Some(0),
-    );
-    assert!(page.stdout.starts_with("hello from a volume that hello-"), "{page:?}");
-
+    let loaded = wheelhouse.local(&["load", "--cluster", "smoke", &gordon]).ok();
+    assert_eq!("loaded wheelhouse.dev/gordon:0.1.0\n", loaded);
+    wheelhouse.local(&["load", "--cluster", "smoke", &operator]).ok();
+    gordon_keeps_its_pods(&wheelhouse);
     an_image_of_one_static_binary_runs(&wheelhouse, &gordon);
 
     wheelhouse.local(&["down", "smoke"]).ok();
     assert_eq!("", Host::left_since(&before));
     assert!(!wheelhouse.state().exists());
+}
+
+fn gordon_keeps_its_pods(wheelhouse: &Wheelhouse) {
+    let read = |path: &str| std::fs::read_to_string(tree().join(path)).unwrap();
+    let kubectl = |args: &[&str]| wheelhouse.kubectl("smoke", args).ok();
+    wheelhouse.apply("smoke", &read("deploy/gordon.yaml"));
+    kubectl(&[
+        "-n",
+        "wheelhouse-system",
+        "rollout",
+        "status",
+        "deployment/gordon-operator",
+        "--timeout=120s",
+    ]);
+    wheelhouse.apply("smoke", &read("operators/gordon/samples/gordon.yaml"));
+    let wait = |what: &str| kubectl(&["wait", what, "gordon/gordoncluster", "--timeout=120s"]);
+    wait("--for=jsonpath={.status.readyReplicas}=3");
+    kubectl(&["delete", "pod", "gordoncluster-1"]);
+    wait("--for=condition=Ready");
+    kubectl(&["scale", "gordon", "gordoncluster", "--replicas=1"]);
+    wait("--for=jsonpath={.status.replicas}=1");
+    kubectl(&["delete", "gordon", "gordoncluster"]);
+    kubectl(&[
+        "wait",
+        "--for=delete",
+        "pod",
+        "-l",
+        "operator.prgcont.cz/gordon=gordoncluster",
+        "--timeout=60s",
+    ]);
 }
 
 /// The node checks by itself that the image's user is not root: the pod names no user.

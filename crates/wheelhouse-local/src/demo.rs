@@ -95,6 +95,7 @@ impl Demo {
         for manifest in &self.samples {
             taken_from(manifest, source).apply(client).await?;
         }
+        wait_until_samples_are_ready(client, &self.samples).await?;
         let running = self.wait_until_running(client, &not_ours).await?;
         stage.done();
         Ok(running)
@@ -195,6 +196,39 @@ async fn wait_until_available(client: &Client, manifests: &[Manifest]) -> Result
     Ok(())
 }
 
+/// Every operator here says by the condition `Ready` when a resource is as it should be.
+async fn wait_until_samples_are_ready(client: &Client, samples: &[Manifest]) -> Result<()> {
+    let begun = Instant::now();
+    for sample in samples {
+        loop {
+            let conditions = sample
+                .read(client)
+                .await?
+                .and_then(|object| object.data.pointer("/status/conditions").cloned());
+            let ready = conditions
+                .iter()
+                .filter_map(Value::as_array)
+                .flatten()
+                .find(|condition| condition["type"] == "Ready");
+            if ready.is_some_and(|condition| condition["status"] == "True") {
+                break;
+            }
+            if begun.elapsed() > PATIENCE {
+                let why =
+                    ready.and_then(|condition| condition["message"].as_str()).unwrap_or("nobody says why");
+                return Err(Error::Refused(format!(
+                    "{} {} is not ready after {} s: {why}",
+                    sample.kind(),
+                    sample.name(),
+                    PATIENCE.as_secs()
+                )));
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+    Ok(())
+}
+
 async fn wait_until_gone(client: &Client, manifest: &Manifest) -> Result<()> {
     let begun = Instant::now();
     while manifest.exists(client).await? {
@@ -260,7 +294,8 @@ fn rename_images(value: &mut Value, registry: &str) {
         Value::Object(fields) => {
             for (name, value) in fields {
                 match value {
-                    Value::String(text) if name == "image" => {
+                    // Operators are told the images of what they run by variables.
+                    Value::String(text) if name == "image" || name == "value" => {
                         if let Some(rest) =
                             text.strip_prefix(images::REGISTRY).and_then(|rest| rest.strip_prefix('/'))
                         {

@@ -107,9 +107,13 @@ impl Manifest {
 
     /// Whether it is there.
     pub async fn exists(&self, client: &Client) -> Result<bool> {
-        let Some(api) = self.api_if_served(client).await? else { return Ok(false) };
-        let found = api.get_opt(self.name()).await;
-        found.map(|found| found.is_some()).map_err(Error::api(format!("look for {}", self.described())))
+        Ok(self.read(client).await?.is_some())
+    }
+
+    /// It as it is, if it is there.
+    pub async fn read(&self, client: &Client) -> Result<Option<DynamicObject>> {
+        let Some(api) = self.api_if_served(client).await? else { return Ok(None) };
+        api.get_opt(self.name()).await.map_err(Error::api(format!("look for {}", self.described())))
     }
 
     /// A kind that is gone has no objects left.

@@ -46,6 +46,7 @@ pub struct Manager {
     version: String,
     controllers: Vec<Box<dyn AnyController>>,
     crds: Vec<CustomResourceDefinition>,
+    images: Vec<(&'static str, String)>,
     metrics: Metrics,
 }
 
@@ -58,6 +59,7 @@ impl Manager {
             version: "0.0.0".to_owned(),
             controllers: Vec::new(),
             crds: Vec::new(),
+            images: Vec::new(),
             metrics: Metrics::default(),
         }
     }
@@ -80,6 +82,14 @@ impl Manager {
     #[must_use]
     pub fn crd(mut self, crd: CustomResourceDefinition) -> Self {
         self.crds.push(crds::stamped(crd, &self.version));
+        self
+    }
+
+    /// An image that the operator runs: the Deployment names it in this variable,
+    /// where whoever mirrors images finds and changes it.
+    #[must_use]
+    pub fn image(mut self, variable: &'static str, image: impl Into<String>) -> Self {
+        self.images.push((variable, image.into()));
         self
     }
 
@@ -131,7 +141,13 @@ impl Manager {
     }
 
     fn installation(&self) -> Installation<'_> {
-        Installation { name: &self.name, version: &self.version, crds: &self.crds, declared: self.declared() }
+        Installation {
+            name: &self.name,
+            version: &self.version,
+            crds: &self.crds,
+            images: &self.images,
+            declared: self.declared(),
+        }
     }
 
     /// Everything that the controllers do, for RBAC.

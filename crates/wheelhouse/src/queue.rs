@@ -1,6 +1,6 @@
 //! The queue: which key is worked on next, and when.
 //!
-//! [`state`] holds the rules, plain and synchronous; this is the same with a
+//! `state` holds the rules, plain and synchronous; this is the same with a
 //! clock, a waker and metrics.
 
 mod state;
@@ -12,7 +12,7 @@ use tokio::{sync::Notify, time::Instant};
 
 pub use state::Priority;
 use state::State;
-pub(crate) use state::{Finished, Lane, Measured};
+pub(crate) use state::{Finished, Measured};
 
 use crate::{backoff::jittered, error::Category, key::Key, metrics::QueueMetrics};
 
@@ -56,7 +56,7 @@ pub(crate) struct Queue {
 
 impl Queue {
     pub(crate) fn new(settings: QueueSettings, metrics: QueueMetrics) -> Arc<Self> {
-        let state = Mutex::new(State::new(settings.workers, settings.slow_workers));
+        let state = Mutex::new(State::new(settings.workers, settings.slow_workers, settings.patience));
         Arc::new(Self { settings, state, changed: Notify::new(), metrics })
     }
 
@@ -75,10 +75,10 @@ impl Queue {
     }
 
     /// The next key to work on, if there is one and a worker for it.
-    pub(crate) fn take(&self) -> Option<(Key, Lane)> {
-        let (key, lane, waited) = self.state.lock().take(Instant::now())?;
+    pub(crate) fn take(&self) -> Option<Key> {
+        let (key, _, waited) = self.state.lock().take(Instant::now())?;
         self.metrics.waited.observe(waited.as_secs_f64());
-        Some((key, lane))
+        Some(key)
     }
 
     /// Resolves when there may be something to take.
@@ -94,14 +94,6 @@ impl Queue {
             () = self.changed.notified() => {}
             () = wait => {}
         }
-    }
-
-    /// The work on this key takes long: its worker is free for others. False if
-    /// there are too many such.
-    pub(crate) fn is_slow(&self, key: &Key) -> bool {
-        let moved = self.state.lock().slow_down(key);
-        self.changed.notify_one();
-        moved
     }
 
     /// The work on this key is done.
@@ -128,10 +120,6 @@ impl Queue {
     /// Nothing is known of this key any more.
     pub(crate) fn forget(&self, key: &Key) {
         self.state.lock().forget(key);
-    }
-
-    pub(crate) fn patience(&self) -> Duration {
-        self.settings.patience
     }
 
     /// Brings the gauges up to date.

@@ -37,8 +37,11 @@ pub struct World<'a> {
     pub(crate) now: Timestamp,
     pub(crate) last_failure: Option<Failure>,
     /// What was read live so far, where this observation has to be live.
-    pub(crate) live: Option<Mutex<HashSet<(Kind, Option<String>)>>>,
+    pub(crate) live: Option<Mutex<ReadLive>>,
 }
+
+/// Kinds, each in one namespace or everywhere, that were read from the API server.
+pub(crate) type ReadLive = HashSet<(Kind, Option<String>)>;
 
 impl World<'_> {
     /// The time of this observation.
@@ -152,7 +155,11 @@ impl World<'_> {
         let Some(done) = &self.live else { return Ok(()) };
         let part = (kind.clone(), namespace.map(str::to_owned));
         let everything = (kind.clone(), None);
-        if done.lock().contains(&part) || done.lock().contains(&everything) {
+        let is_done = {
+            let done = done.lock();
+            done.contains(&part) || done.contains(&everything)
+        };
+        if is_done {
             return Ok(());
         }
         self.cache.refresh(kind, namespace).await?;

@@ -56,14 +56,14 @@ fn has_wanted_name(seen: &Seen, pod: &PodSeen) -> bool {
 
 fn render_missing(seen: &Seen) -> Result<Vec<Pod>, String> {
     // Also when nothing is missing, so that a template is known to be wrong at once.
-    pod::render(&seen.gordon, 0)?;
+    pod::render(&seen.gordon, &seen.image, 0)?;
     let missing = (0..wanted(seen)).filter(|index| {
         let name = pod::name(&seen.gordon.name_any(), *index);
         !seen.taken_names.contains(&name) && !seen.pods.iter().any(|pod| pod.reference.name == name)
     });
     let here = seen.pods.iter().filter(|pod| !pod.reference.terminating).count();
     let room = usize::try_from(wanted(seen)).unwrap_or(0).saturating_sub(here);
-    missing.take(room).map(|index| pod::render(&seen.gordon, index)).collect()
+    missing.take(room).map(|index| pod::render(&seen.gordon, &seen.image, index)).collect()
 }
 
 fn create(plan: &mut Plan, seen: &Seen, missing: Vec<Pod>) {

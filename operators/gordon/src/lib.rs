@@ -22,8 +22,23 @@ use crate::{
     observe::{PodView, Seen},
 };
 
+/// Where the Deployment says which image Gordons run.
+const IMAGE_VARIABLE: &str = "RELATED_IMAGE_GORDON";
+/// The image that comes with this version.
+const IMAGE: &str = concat!("wheelhouse.dev/gordon:", env!("CARGO_PKG_VERSION"));
+
 /// The operator.
-pub struct Gordons;
+pub struct Gordons {
+    /// What Gordons run unless they say otherwise.
+    pub image: String,
+}
+
+impl Gordons {
+    /// With the image that the Deployment names.
+    pub fn from_environment() -> Self {
+        Self { image: std::env::var(IMAGE_VARIABLE).unwrap_or_else(|_| IMAGE.to_owned()) }
+    }
+}
 
 impl Operator for Gordons {
     type Resource = Gordon;
@@ -31,7 +46,7 @@ impl Operator for Gordons {
     type Action = NoAction;
 
     async fn observe(&self, gordon: Arc<Gordon>, world: &World<'_>) -> Result<Seen> {
-        observe::observe(gordon, world).await
+        observe::observe(gordon, &self.image, world).await
     }
 
     fn analyse(&self, seen: &Seen) -> Plan {
@@ -44,5 +59,6 @@ pub fn manager() -> Manager {
     Manager::new("gordon-operator")
         .version(env!("CARGO_PKG_VERSION"))
         .crd(Gordon::crd())
-        .controller(Controller::new(Gordons).owns::<PodView>())
+        .image(IMAGE_VARIABLE, IMAGE)
+        .controller(Controller::new(Gordons::from_environment()).owns::<PodView>())
 }

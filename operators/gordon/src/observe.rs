@@ -43,6 +43,8 @@ pub struct PodState {
 pub struct Seen {
     /// What is wanted, and what the status was.
     pub gordon: Gordon,
+    /// The image that its pods run unless it says otherwise.
+    pub image: String,
     /// Its pods.
     pub pods: Vec<PodSeen>,
     /// Names that its pods would have, taken by pods of others.
@@ -82,7 +84,7 @@ impl PodSeen {
     }
 }
 
-pub(crate) async fn observe(gordon: Arc<Gordon>, world: &World<'_>) -> Result<Seen> {
+pub(crate) async fn observe(gordon: Arc<Gordon>, image: &str, world: &World<'_>) -> Result<Seen> {
     let pods = world.owned::<PodView>().await?;
     let pods: Vec<_> = pods.iter().map(|pod| see(pod, world.now())).collect();
     let mut taken_names = BTreeSet::new();
@@ -95,6 +97,7 @@ pub(crate) async fn observe(gordon: Arc<Gordon>, world: &World<'_>) -> Result<Se
     }
     Ok(Seen {
         gordon: (*gordon).clone(),
+        image: image.to_owned(),
         pods,
         taken_names,
         last_failure: world.last_failure(),

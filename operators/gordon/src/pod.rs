@@ -32,11 +32,9 @@ pub(crate) fn wanted(gordons: &api::Gordons) -> String {
 }
 
 /// One pod. Fails, in words, if the template does not make one.
-pub(crate) fn render(gordon: &Gordon, index: i32) -> Result<Pod, String> {
+pub(crate) fn render(gordon: &Gordon, image: &str, index: i32) -> Result<Pod, String> {
     let owner = gordon.name_any();
-    let image = gordon.spec.gordon.image.clone();
-    let image =
-        image.unwrap_or_else(|| concat!("wheelhouse.dev/gordon:", env!("CARGO_PKG_VERSION")).to_owned());
+    let image = gordon.spec.gordon.image.as_deref().unwrap_or(image);
     let field = |path: &str| json!({"fieldRef": {"fieldPath": path}});
     let mut pod = json!({
         "metadata": {},
@@ -122,7 +120,10 @@ mod tests {
 
     #[test]
     fn a_pod_meets_the_restricted_standard_and_knows_who_it_is() {
-        insta::assert_snapshot!(serde_json::to_string_pretty(&render(&gordon(None), 0).unwrap()).unwrap());
+        insta::assert_snapshot!(
+            serde_json::to_string_pretty(&render(&gordon(None), "wheelhouse.dev/gordon:0.1.0", 0).unwrap())
+                .unwrap()
+        );
     }
 
     #[test]
@@ -134,7 +135,7 @@ mod tests {
                 "containers": [{"name": "gordon", "env": [{"name": "X", "value": "1"}]}, {"name": "side", "image": "b"}],
             },
         });
-        let pod = render(&gordon(Some(template)), 0).unwrap();
+        let pod = render(&gordon(Some(template)), "a", 0).unwrap();
         assert_eq!(pod.labels()["team"], "a");
         assert_eq!(pod.labels()[LABEL], "sample");
         let spec = pod.spec.unwrap();
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_template_that_makes_no_pod_is_told_in_words() {
-        let error = render(&gordon(Some(json!({"spec": {"containers": "none"}}))), 0).unwrap_err();
+        let error = render(&gordon(Some(json!({"spec": {"containers": "none"}}))), "a", 0).unwrap_err();
         assert!(
             error.starts_with("spec.gordon.template makes no pod: invalid type: string \"none\""),
             "{error}"

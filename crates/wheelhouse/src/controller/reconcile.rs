@@ -28,7 +28,7 @@ use crate::{
     metrics::ControllerMetrics,
     operator::{Acting, Operator},
     plan::{Event, Plan, Reference},
-    queue::{Finished, Lane, Priority, Queue},
+    queue::{Finished, Priority, Queue},
     triggers::on_resource,
     world::{Failure, Listers, World},
 };
@@ -99,7 +99,7 @@ impl<O: Operator> Running<O> {
     }
 
     /// Works on one key, from the moment it was taken to the moment it is done.
-    async fn work_on(self: Arc<Self>, key: Key, lane: Lane, stop: CancellationToken) {
+    async fn work_on(self: Arc<Self>, key: Key, stop: CancellationToken) {
         let taken = Taken { queue: self.queue.clone(), key: Some(key.clone()) };
         let Some(resource) = self.lister.get(&key) else {
             self.doubtful.lock().remove(&key);
@@ -121,20 +121,9 @@ impl<O: Operator> Running<O> {
         };
         let span = tracing::info_span!("reconcile", controller = self.name, %key);
         let began = Instant::now();
-        tracing::trace!(parent: &span, ?lane, "begins");
+        tracing::trace!(parent: &span, "begins");
         let reconciling = AssertUnwindSafe(self.reconcile(&key, resource.clone(), &stop)).catch_unwind();
-        let reconciling = async {
-            let limited = tokio::time::timeout(self.deadline, reconciling);
-            tokio::pin!(limited);
-            if lane == Lane::Prompt {
-                tokio::select! {
-                    biased;
-                    done = &mut limited => return done,
-                    () = tokio::time::sleep(self.queue.patience()) => self.queue.is_slow(&key),
-                };
-            }
-            limited.await
-        };
+        let reconciling = tokio::time::timeout(self.deadline, reconciling);
         let result = match reconciling.instrument(span.clone()).await {
             Ok(Ok(result)) => result,
             Ok(Err(panic)) => {
@@ -354,8 +343,8 @@ impl<O: Operator> Work for Running<O> {
             let mut resync = tokio::time::interval(self.resync);
             resync.tick().await;
             while !stop.is_cancelled() {
-                while let Some((key, lane)) = self.queue.take() {
-                    workers.spawn(self.clone().work_on(key, lane, stop.clone()));
+                while let Some(key) = self.queue.take() {
+                    workers.spawn(self.clone().work_on(key, stop.clone()));
                 }
                 tokio::select! {
                     () = self.queue.changed() => {}

@@ -23,6 +23,7 @@ pub(super) struct Installation<'a> {
     pub(super) name: &'a str,
     pub(super) version: &'a str,
     pub(super) crds: &'a [CustomResourceDefinition],
+    pub(super) images: &'a [(&'static str, String)],
     pub(super) declared: Vec<Declared>,
 }
 
@@ -84,6 +85,8 @@ impl Installation<'_> {
             .unwrap_or_else(|| format!("wheelhouse.dev/{}:{}", self.name, self.version));
         let namespaces = settings.place.namespaces.iter().flat_map(|name| ["--namespace", name.as_str()]);
         let arguments: Vec<&str> = ["run"].into_iter().chain(namespaces).collect();
+        let images = self.images.iter().map(|(variable, image)| json!({"name": variable, "value": image}));
+        let images: Vec<_> = images.collect();
         let get = |path: &str| json!({"httpGet": {"path": path, "port": "http"}, "periodSeconds": 5});
         let pod = json!({
             "serviceAccountName": self.name,
@@ -92,6 +95,7 @@ impl Installation<'_> {
                 "name": "operator",
                 "image": image,
                 "args": arguments,
+                "env": images,
                 "ports": [{"name": "http", "containerPort": 8080}],
                 "livenessProbe": get("/healthz"),
                 "readinessProbe": get("/readyz"),

@@ -7,8 +7,8 @@
 //!   one in four turns looks at children first and one in sixteen at resyncs, so
 //!   that nobody starves.
 //! - A key that waits for its time becomes ready at once when an event arrives.
-//! - Work that takes long moves from the workers to the slow lane, and starts
-//!   there the next time.
+//! - Work that takes longer than patience lasts moves from the workers to the slow
+//!   lane, and starts there the next time.
 
 use std::{
     cmp::Reverse,
@@ -63,6 +63,9 @@ pub(crate) struct State {
     /// Those of the slow keys, which wait for another kind of worker.
     ready_slow: VecDeque<(Key, u64)>,
     timers: BinaryHeap<Reverse<(Instant, u64, Key)>>,
+    /// The prompt work that runs, oldest first; some of it may have ended.
+    begun: VecDeque<(Instant, Key)>,
+    patience: Duration,
     prompt: Workers,
     slow: Workers,
     ticket: u64,
@@ -99,8 +102,9 @@ struct Running {
 }
 
 impl State {
-    pub(crate) fn new(workers: usize, slow_workers: usize) -> Self {
+    pub(crate) fn new(workers: usize, slow_workers: usize, patience: Duration) -> Self {
         Self {
+            patience,
             prompt: Workers { busy: 0, all: workers.max(1) },
             slow: Workers { busy: 0, all: slow_workers.max(1) },
             ..Self::default()
@@ -141,7 +145,29 @@ impl State {
         self.timers.push(Reverse((due, self.ticket, key)));
     }
 
+    /// When there may be something to take without anybody adding it.
     pub(crate) fn next_due(&mut self) -> Option<Instant> {
+        let is_waited_for =
+            self.prompt.busy == self.prompt.all && self.waiting > 0 && self.slow.busy < self.slow.all;
+        let out_of_patience = match is_waited_for {
+            true => self.oldest_prompt().map(|(since, _)| since + self.patience),
+            false => None,
+        };
+        [self.next_timer(), out_of_patience].into_iter().flatten().min()
+    }
+
+    fn oldest_prompt(&mut self) -> Option<(Instant, Key)> {
+        while let Some((since, key)) = self.begun.front() {
+            let running = self.entries.get(key).and_then(|entry| entry.running.as_ref());
+            if running.is_some_and(|running| running.since == *since && running.lane == Lane::Prompt) {
+                return Some((*since, key.clone()));
+            }
+            self.begun.pop_front();
+        }
+        None
+    }
+
+    fn next_timer(&mut self) -> Option<Instant> {
         while let Some(Reverse((due, ticket, key))) = self.timers.peek() {
             if self.entries.get(key).is_some_and(|entry| entry.timer == Some((*ticket, *due))) {
                 return Some(*due);
@@ -153,10 +179,16 @@ impl State {
 
     /// The next key, where it is to be worked on, and how long it waited.
     pub(crate) fn take(&mut self, now: Instant) -> Option<(Key, Lane, Duration)> {
-        while self.next_due().is_some_and(|due| due <= now) {
+        while self.next_timer().is_some_and(|due| due <= now) {
             if let Some(Reverse((_, _, key))) = self.timers.pop() {
                 self.add(key, Priority::Child, now);
             }
+        }
+        while self.slow.busy < self.slow.all
+            && let Some((since, key)) = self.oldest_prompt()
+            && since + self.patience <= now
+        {
+            self.slow_down(&key);
         }
         if self.slow.busy < self.slow.all
             && let Some(taken) = self.take_from_slow(now)
@@ -198,6 +230,9 @@ impl State {
         entry.running = Some(Running { since: now, lane });
         self.waiting -= 1;
         self.workers(lane).busy += 1;
+        if lane == Lane::Prompt {
+            self.begun.push_back((now, key.clone()));
+        }
         Some(now - waiting.since)
     }
 
@@ -208,17 +243,14 @@ impl State {
         }
     }
 
-    /// Frees the worker of a key that takes long, if the slow lane has room.
-    pub(crate) fn slow_down(&mut self, key: &Key) -> bool {
-        let Some(entry) = self.entries.get_mut(key) else { return false };
-        let Some(running) = &mut entry.running else { return false };
+    /// Frees the worker of a key that takes long.
+    fn slow_down(&mut self, key: &Key) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let Some(running) = &mut entry.running else { return };
         entry.is_slow = true;
-        if running.lane == Lane::Prompt && self.slow.busy < self.slow.all {
-            running.lane = Lane::Slow;
-            self.prompt.busy -= 1;
-            self.slow.busy += 1;
-        }
-        running.lane == Lane::Slow
+        running.lane = Lane::Slow;
+        self.prompt.busy -= 1;
+        self.slow.busy += 1;
     }
 
     /// How long the work took, and how often it failed in a row.
@@ -228,9 +260,7 @@ impl State {
         match finished {
             Finished::Done => {
                 entry.failures = 0;
-                // Slow work that ended well in the prompt lane is prompt again.
-                entry.is_slow &= running.lane == Lane::Slow;
-                entry.is_slow &= now - running.since > Duration::from_millis(100);
+                entry.is_slow = now - running.since > self.patience;
             }
             Finished::Failed(_) => entry.failures = entry.failures.saturating_add(1),
             Finished::PutOff => {}
@@ -284,6 +314,8 @@ fn line_of(lines: &mut [VecDeque<(Key, u64)>; 3], priority: Priority) -> &mut Ve
 mod tests {
     use super::*;
 
+    const PATIENCE: Duration = Duration::from_millis(100);
+
     fn key(name: &str) -> Key {
         Key::new(None, name)
     }
@@ -295,7 +327,7 @@ mod tests {
     #[test]
     fn adding_twice_is_adding_once() {
         let now = Instant::now();
-        let mut state = State::new(10, 10);
+        let mut state = State::new(10, 10, PATIENCE);
         assert!(state.add(key("a"), Priority::Child, now));
         assert!(!state.add(key("a"), Priority::Child, now));
         assert!(!state.add(key("a"), Priority::Change, now), "sooner, but once");
@@ -305,7 +337,7 @@ mod tests {
     #[test]
     fn a_key_is_worked_on_by_one_worker_and_then_once_more() {
         let now = Instant::now();
-        let mut state = State::new(10, 10);
+        let mut state = State::new(10, 10, PATIENCE);
         state.add(key("a"), Priority::Child, now);
         assert_eq!(names(&mut state, now), ["a"]);
         state.add(key("a"), Priority::Child, now);
@@ -321,7 +353,7 @@ mod tests {
     #[test]
     fn the_higher_priority_goes_first_and_nobody_starves() {
         let now = Instant::now();
-        let mut state = State::new(1000, 10);
+        let mut state = State::new(1000, 10, PATIENCE);
         for number in 0..100 {
             state.add(key(&format!("change-{number}")), Priority::Change, now);
         }
@@ -336,7 +368,7 @@ mod tests {
     #[test]
     fn a_higher_priority_lifts_a_key_that_waits() {
         let now = Instant::now();
-        let mut state = State::new(10, 10);
+        let mut state = State::new(10, 10, PATIENCE);
         state.add(key("a"), Priority::Resync, now);
         state.add(key("b"), Priority::Child, now);
         state.add(key("a"), Priority::Change, now);
@@ -347,7 +379,7 @@ mod tests {
     fn a_timer_makes_ready_and_an_event_does_not_wait_for_it() {
         let now = Instant::now();
         let later = now + Duration::from_secs(10);
-        let mut state = State::new(10, 10);
+        let mut state = State::new(10, 10, PATIENCE);
         state.add_at(key("a"), later);
         state.add_at(key("b"), later);
         assert_eq!(names(&mut state, now), [""; 0]);
@@ -360,7 +392,7 @@ mod tests {
     #[test]
     fn the_earlier_timer_counts() {
         let now = Instant::now();
-        let mut state = State::new(10, 10);
+        let mut state = State::new(10, 10, PATIENCE);
         state.add_at(key("a"), now + Duration::from_secs(5));
         state.add_at(key("a"), now + Duration::from_secs(9));
         assert_eq!(state.next_due(), Some(now + Duration::from_secs(5)));
@@ -372,7 +404,7 @@ mod tests {
     #[test]
     fn failures_are_counted_until_one_success() {
         let now = Instant::now();
-        let mut state = State::new(10, 10);
+        let mut state = State::new(10, 10, PATIENCE);
         let fail = |state: &mut State, finished| {
             state.add(key("a"), Priority::Child, now);
             state.take(now).unwrap();
@@ -387,7 +419,7 @@ mod tests {
     #[test]
     fn no_more_keys_are_taken_than_there_are_workers() {
         let now = Instant::now();
-        let mut state = State::new(2, 10);
+        let mut state = State::new(2, 10, PATIENCE);
         for name in ["a", "b", "c"] {
             state.add(key(name), Priority::Child, now);
         }
@@ -399,33 +431,38 @@ mod tests {
     #[test]
     fn slow_work_frees_its_worker_and_starts_in_the_slow_lane_next_time() {
         let now = Instant::now();
-        let mut state = State::new(1, 1);
+        let mut state = State::new(1, 1, PATIENCE);
         state.add(key("slow"), Priority::Child, now);
         state.add(key("other"), Priority::Child, now);
         assert_eq!(names(&mut state, now), ["slow"]);
-        assert!(state.slow_down(&key("slow")));
-        assert_eq!(names(&mut state, now), ["other"]);
-        state.done(&key("slow"), Finished::Failed(Category::DeadlineExceeded), now);
-        state.add(key("slow"), Priority::Change, now);
-        let (taken, lane, _) = state.take(now).unwrap();
+        let later = now + PATIENCE;
+        assert_eq!(state.next_due(), Some(later), "somebody waits for the worker");
+        assert_eq!(names(&mut state, later), ["other"]);
+        state.done(&key("slow"), Finished::Failed(Category::DeadlineExceeded), later);
+        state.add(key("slow"), Priority::Change, later);
+        let (taken, lane, _) = state.take(later).unwrap();
         assert_eq!((taken, lane), (key("slow"), Lane::Slow), "while the only worker is busy");
+        assert!(state.entries[&key("slow")].is_slow);
+        state.done(&key("slow"), Finished::Done, later);
+        assert!(!state.entries.contains_key(&key("slow")), "it was prompt, and is again");
     }
 
     #[test]
     fn the_slow_lane_is_bounded_too() {
         let now = Instant::now();
-        let mut state = State::new(2, 1);
-        state.add(key("a"), Priority::Child, now);
-        state.add(key("b"), Priority::Child, now);
-        names(&mut state, now);
-        assert!(state.slow_down(&key("a")));
-        assert!(!state.slow_down(&key("b")), "keeps its worker");
+        let mut state = State::new(2, 1, PATIENCE);
+        for name in ["a", "b", "c", "d"] {
+            state.add(key(name), Priority::Child, now);
+        }
+        assert_eq!(names(&mut state, now), ["a", "b"]);
+        assert_eq!(names(&mut state, now + PATIENCE), ["c"], "b keeps its worker");
+        assert_eq!(state.next_due(), None, "patience does not help any more");
     }
 
     #[test]
     fn gauges_show_what_waits_and_what_runs() {
         let now = Instant::now();
-        let mut state = State::new(1, 1);
+        let mut state = State::new(1, 1, PATIENCE);
         state.add(key("a"), Priority::Child, now);
         state.add(key("b"), Priority::Child, now);
         state.take(now);

@@ -43,7 +43,7 @@ pub(crate) fn seen(wanted: i32, pods: Vec<PodSeen>) -> Seen {
     gordon.metadata.namespace = Some("n".into());
     gordon.metadata.generation = Some(1);
     let now = "2026-11-16T00:00:00Z".parse().unwrap();
-    Seen { gordon, pods, taken_names: Default::default(), last_failure: None, now }
+    Seen { gordon, image: "a".into(), pods, taken_names: Default::default(), last_failure: None, now }
 }
 
 /// A Gordon, its pods, and a clock.
@@ -93,6 +93,7 @@ impl World {
     pub(crate) fn observe(&self) -> Seen {
         Seen {
             gordon: self.gordon.clone(),
+            image: "a".into(),
             pods: self.pods.clone(),
             taken_names: Default::default(),
             last_failure: None,
