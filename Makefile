@@ -83,10 +83,12 @@ test: deps lint ## all but the long tests (23 minutes at first, 3 later)
 
 e2e: deps ## every end-to-end scenario on local clusters (9 minutes)
 	@echo "running every end-to-end scenario (9 minutes)"
+	STEPS=500 cargo test --locked -p gordon-operator --test api_server -- --nocapture
 	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke --test clusters --test three_nodes --test registry --test book -- --nocapture
 
-soak: deps ## clusters killed at random moments, for SOAK_MINUTES=10 from SOAK_SEED=1
-	@echo "killing clusters at random moments for $${SOAK_MINUTES:-10} minutes"
+soak: deps ## a million decisions, and clusters killed at random moments, for SOAK_MINUTES=10 from SOAK_SEED=1
+	@echo "a million observations through Gordon's decisions (10 minutes), then killing clusters at random moments for $${SOAK_MINUTES:-10} minutes"
+	WORLDS=100000 cargo test --release --locked -p gordon-operator --test decisions -- --nocapture
 	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test soak -- --nocapture
 
 bench-runtime: ## operators on different frameworks, measured in turns (an hour; BENCH="--rounds 1 ..." for less)

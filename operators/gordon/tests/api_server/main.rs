@@ -10,6 +10,7 @@
 )]
 
 mod admission;
+mod api_calls;
 mod leaders;
 mod place;
 mod random_steps;
