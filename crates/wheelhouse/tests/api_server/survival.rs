@@ -3,7 +3,16 @@
 use std::time::Duration;
 
 use serde_json::json;
-use wheelhouse::kube::api::{Patch, PatchParams};
+use wheelhouse::{
+    k8s_openapi::api::{
+        authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
+        core::v1::{Secret, ServiceAccount},
+    },
+    kube::{
+        Api,
+        api::{ObjectMeta, Patch, PatchParams, PostParams},
+    },
+};
 use wheelhouse_testing::{ApiProxy, Fault};
 
 use super::widgets::{Place, Widgets, eventually, one_config_map};
@@ -63,4 +72,57 @@ async fn a_server_that_is_overloaded_or_refuses_now_and_then_only_costs_time() {
         eventually("it is as wanted after all", async || is_resized(&place, size).await).await;
     }
     operating.stop().await;
+}
+
+/// A token that is valid as long as a Secret is there.
+async fn token(place: &Place, name: &str) -> String {
+    let secret = Secret {
+        metadata: ObjectMeta { name: Some(name.to_owned()), ..Default::default() },
+        ..Default::default()
+    };
+    let secrets: Api<Secret> = Api::default_namespaced(place.client.clone());
+    let secret = secrets.create(&PostParams::default(), &secret).await.unwrap();
+    let spec = TokenRequestSpec {
+        bound_object_ref: Some(BoundObjectReference {
+            api_version: Some("v1".into()),
+            kind: Some("Secret".into()),
+            name: Some(name.to_owned()),
+            uid: secret.metadata.uid,
+        }),
+        ..Default::default()
+    };
+    let request = TokenRequest { spec: Some(spec), ..Default::default() };
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(place.client.clone());
+    let answer =
+        accounts.create_token_request(place.identity.name(), &PostParams::default(), &request).await.unwrap();
+    answer.status.unwrap().token.unwrap()
+}
+
+/// The kubelet replaces a pod's token before it runs out. Here the old one is
+/// invalid at once, which is worse; kube reads the file again after a minute.
+#[tokio::test]
+async fn a_token_that_was_replaced_is_taken_up() {
+    let place = Place::new("tokens").await;
+    let file = std::env::temp_dir().join(format!("wheelhouse-token-{}", std::process::id()));
+    std::fs::write(&file, token(&place, "first").await).unwrap();
+    let mut config = place.identity.config();
+    config.auth_info.token = None;
+    config.auth_info.token_file = Some(file.to_str().unwrap().to_owned());
+    let operating =
+        place.start_with(config, place.settings(), Widgets::new(one_config_map).controller()).await;
+    place.create("a", 1).await;
+    eventually("it works", async || is_resized(&place, 1).await).await;
+
+    std::fs::write(&file, token(&place, "second").await).unwrap();
+    Api::<Secret>::default_namespaced(place.client.clone())
+        .delete("first", &Default::default())
+        .await
+        .unwrap();
+    for size in 2..=10 {
+        resize(&place, size).await;
+        tokio::time::sleep(Duration::from_secs(9)).await;
+    }
+    eventually("it works with the new one", async || is_resized(&place, 10).await).await;
+    operating.stop().await;
+    std::fs::remove_file(&file).unwrap();
 }
