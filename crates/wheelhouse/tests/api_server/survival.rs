@@ -56,11 +56,14 @@ async fn a_server_that_is_overloaded_or_refuses_now_and_then_only_costs_time() {
     let proxy = ApiProxy::start(&place.identity).await.unwrap();
     let count = std::sync::atomic::AtomicUsize::new(0);
     proxy.disturb(move |method, _| {
-        let number = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        match (method, number % 4) {
-            ("PATCH", 0) => Fault::Refuse(429),
-            ("PATCH", 1) => Fault::Refuse(500),
-            ("PATCH", 2) => Fault::LoseAnswer,
+        if method != "PATCH" {
+            return Fault::None;
+        }
+        // Every third write, each time in another way.
+        match count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) % 9 {
+            0 => Fault::Refuse(429),
+            3 => Fault::Refuse(500),
+            6 => Fault::LoseAnswer,
             _ => Fault::None,
         }
     });
