@@ -67,22 +67,22 @@ $(error a cluster that is not local takes its images from a registry: say which,
 endif
 endif
 
-demo: deps $(if $(DEMO_UP),build,kubernetes) ## a 3-node cluster with everything running (20 minutes at first, a minute later)
-	@echo "bringing up the demo (a minute, and 3 more at first for the images)"
+demo: deps $(if $(DEMO_UP),build,kubernetes) ## a 3-node cluster with everything running (25 minutes at first, a minute later)
+	@echo "bringing up the demo (a minute, and 8 more at first for the images)"
 	@$(AS_ROOT) $(WHEELHOUSE) demo up $(DEMO_UP)
 
 demo-down: build ## undo the demo (seconds)
 	@echo "taking the demo down (seconds)"
 	@$(AS_ROOT) $(WHEELHOUSE) demo down $(DEMO)
 
-test: deps lint ## all but the long tests (23 minutes at first, 3 later)
-	@echo "testing what is pure, what needs an API server, and one cluster (22 minutes at first, 3 later)"
+test: deps lint ## all but the long tests (about half an hour at first, 9 minutes later)
+	@echo "testing what is pure, what needs an API server, and one cluster (about half an hour at first, 9 minutes later)"
 	cargo run --quiet --locked -p wheelhouse-cli -- local prepare
 	cargo test --locked --workspace
 	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke
 
-e2e: deps ## every end-to-end scenario on local clusters (9 minutes)
-	@echo "running every end-to-end scenario (9 minutes)"
+e2e: deps ## every end-to-end scenario on local clusters (a quarter of an hour)
+	@echo "running every end-to-end scenario (a quarter of an hour)"
 	STEPS=500 cargo test --locked -p gordon-operator --test api_server -- --nocapture
 	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke --test clusters --test three_nodes --test registry --test book -- --nocapture
 

@@ -101,9 +101,13 @@ impl Manager {
     /// The program: reads the command line and does what it says.
     pub fn main(self) -> ExitCode {
         let command = CommandLine::command().name(self.name.clone()).version(self.version.clone());
-        let parsed = command.get_matches();
-        let outcome = match CommandLine::from_arg_matches(&parsed) {
-            Ok(line) => self.carry_out(line.verb.unwrap_or(Verb::Run(RunSettings::default()))),
+        let mut arguments: Vec<_> = std::env::args_os().collect();
+        // Without any verb it runs, configured by its environment.
+        if arguments.len() == 1 {
+            arguments.push("run".into());
+        }
+        let outcome = match CommandLine::from_arg_matches(&command.get_matches_from(arguments)) {
+            Ok(line) => self.carry_out(line.verb),
             Err(error) => error.exit(),
         };
         match outcome {

@@ -31,6 +31,14 @@ fn rbac_is_what_the_code_registers_and_for_some_namespaces_only_if_told_so() {
 }
 
 #[test]
+fn without_a_verb_it_runs_as_its_environment_says() {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_gordon-operator")).env("LISTEN", "nowhere").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("invalid value 'nowhere' for '--listen"), "{said}");
+}
+
+#[test]
 fn without_a_cluster_it_ends_with_one_sentence() {
     let output = Command::new(env!("CARGO_BIN_EXE_gordon-operator"))
         .arg("run")

@@ -13,7 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
   gordon-operator manifests --image registry.example.com/gordon-operator:1.0 | kubectl apply -f -")]
 pub(super) struct CommandLine {
     #[command(subcommand)]
-    pub(super) verb: Option<Verb>,
+    pub(super) verb: Verb,
 }
 
 /// What an operator's binary can do.

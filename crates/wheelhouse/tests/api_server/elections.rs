@@ -3,15 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
-use wheelhouse::{
-    k8s_openapi::api::coordination::v1::Lease,
-    kube::{
-        Api,
-        api::{Patch, PatchParams},
-    },
-    manager::RunSettings,
-};
+use wheelhouse::{k8s_openapi::api::coordination::v1::Lease, kube::Api, manager::RunSettings};
 use wheelhouse_testing::{ApiProxy, Fault, Identity};
 
 use super::widgets::{Operating, Place, Widgets, eventually, one_config_map};
@@ -39,16 +31,6 @@ async fn holder(place: &Place) -> Option<String> {
     leases.get_opt("test-operator").await.unwrap()?.spec?.holder_identity.filter(|holder| !holder.is_empty())
 }
 
-async fn resize(place: &Place, size: i64) {
-    let patch = Patch::Merge(json!({"spec": {"size": size}}));
-    place.widgets().patch("a", &PatchParams::default(), &patch).await.unwrap();
-}
-
-async fn is_resized(place: &Place, size: i64) -> bool {
-    let found = place.config_maps().get_opt("a").await.unwrap();
-    found.is_some_and(|config_map| config_map.data.unwrap()["size"] == size.to_string())
-}
-
 #[tokio::test]
 async fn a_leader_that_ends_hands_over_at_once_and_a_standby_is_warm() {
     let place = Place::new("hand-over").await;
@@ -57,12 +39,12 @@ async fn a_leader_that_ends_hands_over_at_once_and_a_standby_is_warm() {
     eventually("somebody leads", async || holder(&place).await.is_some()).await;
     let second = start(&place, other.config()).await;
     place.create("a", 1).await;
-    eventually("the leader works", async || is_resized(&place, 1).await).await;
+    eventually("the leader works", async || place.is_resized(1).await).await;
     let mark = place.namespace.mark().await.unwrap();
     first.stop().await;
-    resize(&place, 2).await;
+    place.resize(2).await;
     let since = Instant::now();
-    eventually("the standby works", async || is_resized(&place, 2).await).await;
+    eventually("the standby works", async || place.is_resized(2).await).await;
     assert!(
         since.elapsed() < Duration::from_secs(5),
         "it did not have to wait for the lease: {:?}",
@@ -82,14 +64,14 @@ async fn a_leader_that_is_cut_off_sends_nothing_after_its_deadline() {
     eventually("somebody leads", async || holder(&place).await.is_some()).await;
     let second = start(&place, other.config()).await;
     place.create("a", 1).await;
-    eventually("the leader works", async || is_resized(&place, 1).await).await;
+    eventually("the leader works", async || place.is_resized(1).await).await;
     let before = place.namespace.mark().await.unwrap();
 
     // Nothing about the lease gets through any more; everything else would.
     proxy.disturb(|_, target| if target.contains("/leases/") { Fault::Hang } else { Fault::None });
     let cut = Instant::now();
     eventually("the standby leads", async || {
-        resize(&place, i64::try_from(cut.elapsed().as_millis()).unwrap() + 10).await;
+        place.resize(i64::try_from(cut.elapsed().as_millis()).unwrap() + 10).await;
         tokio::time::sleep(Duration::from_millis(200)).await;
         !other
             .requests_since(&before)
@@ -110,10 +92,10 @@ async fn a_leader_that_is_cut_off_sends_nothing_after_its_deadline() {
     // From the moment that the second wrote, nothing came from the first.
     let mark = place.namespace.mark().await.unwrap();
     for size in 0..10 {
-        resize(&place, 100_000 + size).await;
+        place.resize(100_000 + size).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    eventually("the second works", async || is_resized(&place, 100_009).await).await;
+    eventually("the second works", async || place.is_resized(100_009).await).await;
     let late = one.requests_since(&mark).await.unwrap().writes();
     assert!(late.is_empty(), "{late:?}");
 
@@ -121,7 +103,7 @@ async fn a_leader_that_is_cut_off_sends_nothing_after_its_deadline() {
     proxy.calm();
     proxy.break_connections();
     second.stop().await;
-    resize(&place, 7).await;
-    eventually("the first leads again", async || is_resized(&place, 7).await).await;
+    place.resize(7).await;
+    eventually("the first leads again", async || place.is_resized(7).await).await;
     first.stop().await;
 }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use serde_json::json;
 use wheelhouse::{
     k8s_openapi::api::{
         authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
@@ -10,22 +9,12 @@ use wheelhouse::{
     },
     kube::{
         Api,
-        api::{ObjectMeta, Patch, PatchParams, PostParams},
+        api::{ObjectMeta, PostParams},
     },
 };
 use wheelhouse_testing::{ApiProxy, Fault};
 
 use super::widgets::{Place, Widgets, eventually, one_config_map};
-
-async fn resize(place: &Place, size: i64) {
-    let patch = Patch::Merge(json!({"spec": {"size": size}}));
-    place.widgets().patch("a", &PatchParams::default(), &patch).await.unwrap();
-}
-
-async fn is_resized(place: &Place, size: i64) -> bool {
-    let found = place.config_maps().get_opt("a").await.unwrap();
-    found.is_some_and(|config_map| config_map.data.unwrap()["size"] == size.to_string())
-}
 
 /// Away as after a crash (connections break and new ones fail), and away as
 /// behind a dead link (nothing ever answers).
@@ -36,16 +25,16 @@ async fn an_api_server_that_was_away_is_taken_up_again() {
     let operating =
         place.start_with(proxy.config(), place.settings(), Widgets::new(one_config_map).controller()).await;
     place.create("a", 1).await;
-    eventually("it works", async || is_resized(&place, 1).await).await;
+    eventually("it works", async || place.is_resized(1).await).await;
     for (size, fault) in [(2, Fault::LoseRequest), (3, Fault::Hang), (4, Fault::Refuse(503))] {
         proxy.disturb(move |_, _| fault.clone());
         proxy.break_connections();
-        resize(&place, size).await;
+        place.resize(size).await;
         tokio::time::sleep(Duration::from_secs(3)).await;
-        assert!(!is_resized(&place, size).await, "it could not know");
+        assert!(!place.is_resized(size).await, "it could not know");
         proxy.calm();
         proxy.break_connections();
-        eventually("it is as wanted after all", async || is_resized(&place, size).await).await;
+        eventually("it is as wanted after all", async || place.is_resized(size).await).await;
     }
     operating.stop().await;
 }
@@ -71,8 +60,8 @@ async fn a_server_that_is_overloaded_or_refuses_now_and_then_only_costs_time() {
         place.start_with(proxy.config(), place.settings(), Widgets::new(one_config_map).controller()).await;
     place.create("a", 1).await;
     for size in 2..6 {
-        resize(&place, size).await;
-        eventually("it is as wanted after all", async || is_resized(&place, size).await).await;
+        place.resize(size).await;
+        eventually("it is as wanted after all", async || place.is_resized(size).await).await;
     }
     operating.stop().await;
 }
@@ -114,7 +103,7 @@ async fn a_token_that_was_replaced_is_taken_up() {
     let operating =
         place.start_with(config, place.settings(), Widgets::new(one_config_map).controller()).await;
     place.create("a", 1).await;
-    eventually("it works", async || is_resized(&place, 1).await).await;
+    eventually("it works", async || place.is_resized(1).await).await;
 
     std::fs::write(&file, token(&place, "second").await).unwrap();
     Api::<Secret>::default_namespaced(place.client.clone())
@@ -122,10 +111,10 @@ async fn a_token_that_was_replaced_is_taken_up() {
         .await
         .unwrap();
     for size in 2..=10 {
-        resize(&place, size).await;
+        place.resize(size).await;
         tokio::time::sleep(Duration::from_secs(9)).await;
     }
-    eventually("it works with the new one", async || is_resized(&place, 10).await).await;
+    eventually("it works with the new one", async || place.is_resized(10).await).await;
     operating.stop().await;
     std::fs::remove_file(&file).unwrap();
 }

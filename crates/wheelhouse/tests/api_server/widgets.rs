@@ -11,7 +11,11 @@ use wheelhouse::{
     Controller, Manager, NoAction, Operator, Plan, Reference, Result, World,
     jiff::Timestamp,
     k8s_openapi::api::core::v1::ConfigMap,
-    kube::{Api, Client, Config, CustomResource, CustomResourceExt as _, api::PostParams, core::ObjectMeta},
+    kube::{
+        Api, Client, Config, CustomResource, CustomResourceExt as _,
+        api::{Patch, PatchParams, PostParams},
+        core::ObjectMeta,
+    },
     manager::{RunSettings, Started},
     schemars::{self, JsonSchema},
 };
@@ -150,6 +154,18 @@ impl Place {
 
     pub async fn create(&self, name: &str, size: i64) -> Widget {
         self.widgets().create(&PostParams::default(), &Widget::new(name, WidgetSpec { size })).await.unwrap()
+    }
+
+    /// Wants another size of the Widget `a`.
+    pub async fn resize(&self, size: i64) {
+        let patch = Patch::Merge(serde_json::json!({"spec": {"size": size}}));
+        self.widgets().patch("a", &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Whether the ConfigMap of the Widget `a` is of that size.
+    pub async fn is_resized(&self, size: i64) -> bool {
+        let found = self.config_maps().get_opt("a").await.unwrap();
+        found.is_some_and(|config_map| config_map.data.unwrap()["size"] == size.to_string())
     }
 
     pub fn settings(&self) -> RunSettings {
