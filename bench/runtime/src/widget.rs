@@ -8,6 +8,7 @@ use kube::{
     Api, Client,
     api::{ApiResource, GroupVersionKind, Object, PostParams},
 };
+use rand::{RngExt as _, SeedableRng as _, distr::Alphanumeric, rngs::SmallRng};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -50,13 +51,14 @@ pub(crate) enum Payload {
 }
 
 impl Payload {
-    /// A text that no other Widget has.
+    /// A text that no other Widget has, and that cannot be compressed.
     fn text(self, index: usize) -> String {
-        let repeats = match self {
-            Self::Small => 4,
-            Self::Large => 256,
+        let length = match self {
+            Self::Small => 32,
+            Self::Large => 2048,
         };
-        format!("{index:08}").repeat(repeats)
+        let random = SmallRng::seed_from_u64(index as u64);
+        random.sample_iter(Alphanumeric).take(length).map(char::from).collect()
     }
 }
 

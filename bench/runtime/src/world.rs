@@ -23,6 +23,9 @@ use crate::widget::{self, Payload, Widget};
 /// How many requests of ours are under way at once when there is much to make.
 const AT_ONCE: usize = 16;
 
+/// How many objects one request deletes: the API server gives up on what takes more than a minute.
+const DELETED_AT_ONCE: u32 = 500;
+
 /// How long the API server gets to calm down after much was made or deleted.
 const CALM: Duration = Duration::from_secs(2);
 
@@ -137,15 +140,12 @@ where
 {
     let deadline = Instant::now() + patience;
     let any = ListParams::default().limit(1);
+    let some = ListParams::default().limit(DELETED_AT_ONCE);
     while !api.list(&any).await?.items.is_empty() {
         if Instant::now() > deadline {
             bail!("not done within {patience:?}");
         }
-        match api.delete_collection(&DeleteParams::default(), &ListParams::default()).await {
-            // The API server gives up after a minute, with what it has deleted by then.
-            Err(kube::Error::Api(status)) if status.code == 504 => {}
-            outcome => drop(outcome?),
-        }
+        api.delete_collection(&DeleteParams::default(), &some).await?;
     }
     Ok(())
 }

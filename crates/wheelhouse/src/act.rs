@@ -8,6 +8,7 @@ mod children;
 mod delete;
 pub(crate) mod events;
 mod exec;
+mod pick;
 mod secret;
 mod status;
 
@@ -17,6 +18,8 @@ use http::Request;
 use kube::{Client, Resource as _, core::DynamicObject};
 use parking_lot::Mutex;
 use serde_json::Value;
+
+pub(crate) use pick::pick;
 
 use crate::{
     cache::{Cache, Cause},

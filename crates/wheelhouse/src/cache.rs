@@ -11,6 +11,7 @@
 mod informer;
 mod lister;
 mod ownership;
+mod packed;
 mod projection;
 mod scope;
 mod store;

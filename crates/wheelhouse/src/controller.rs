@@ -1,5 +1,6 @@
 //! [`Controller`]: an operator, what it looks at, and how it is worked on.
 
+mod apart;
 mod reconcile;
 mod registration;
 

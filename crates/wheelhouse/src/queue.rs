@@ -96,7 +96,8 @@ impl Queue {
         }
     }
 
-    /// The work on this key is done.
+    /// The work on this key is done. If it went well, whoever did it takes the
+    /// next key; nobody else is told.
     pub(crate) fn done(&self, key: &Key, finished: Finished) {
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -114,7 +115,9 @@ impl Queue {
             self.metrics.retries.inc();
         }
         drop(state);
-        self.changed.notify_one();
+        if !matches!(finished, Finished::Done) {
+            self.changed.notify_one();
+        }
     }
 
     /// Nothing is known of this key any more.

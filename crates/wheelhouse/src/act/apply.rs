@@ -128,7 +128,7 @@ impl Actor<'_> {
     }
 
     fn compare(&self, object: &Object, intended: &Value, key: &Key, hash: &str, known: &Peek) -> State {
-        if known.annotations.get(APPLIED).map(String::as_str) != Some(hash) {
+        if known.applied.as_deref() != Some(hash) {
             return State::Different;
         }
         let Some(ownership) = &known.ownership else { return State::ChangedByOthers(None) };

@@ -5,9 +5,10 @@ use std::{
     any::Any,
     fmt::Debug,
     hash::Hash,
+    num::NonZeroU64,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
 };
 
@@ -30,12 +31,10 @@ use super::{
     store::{Origin, Put, Store, version_of},
     wire::Wire,
 };
-use crate::{backoff::Backoff, error::Error, key::Key, kind::Kind, plan::Reference};
+use crate::{backoff::Backoff, error::Error, key::Key, kind::Kind, labels::APPLIED, plan::Reference};
 
 /// How many objects are asked for at a time.
 const PAGE: u32 = 500;
-/// One object in so many is measured, to know about how many bytes all of them take.
-const MEASURED: u64 = 64;
 
 /// What the cache can hold: a Rust type, a dynamic object, a projection.
 pub trait Cached:
@@ -112,8 +111,6 @@ pub(crate) struct Informer<K: Cached> {
     trouble: Mutex<Option<String>>,
     stop: CancellationToken,
     started: AtomicBool,
-    puts: AtomicU64,
-    mean_bytes: AtomicU64,
 }
 
 impl<K: Cached> Informer<K> {
@@ -140,8 +137,6 @@ impl<K: Cached> Informer<K> {
             trouble: Mutex::default(),
             stop: CancellationToken::new(),
             started: AtomicBool::new(false),
-            puts: AtomicU64::new(0),
-            mean_bytes: AtomicU64::new(0),
         }
     }
 
@@ -154,10 +149,13 @@ impl<K: Cached> Informer<K> {
         let there: Vec<_> = {
             let store = self.store.read();
             self.subscribers.write().push(subscriber.clone());
-            store.list(None).cloned().collect()
+            store.keys().cloned().collect()
         };
-        for object in there {
-            subscriber(&Change { old: None, new: Some(object), cause: Cause::Initial });
+        for key in there {
+            let object = self.store.read().get(&key);
+            if object.is_some() {
+                subscriber(&Change { old: None, new: object, cause: Cause::Initial });
+            }
         }
     }
 
@@ -253,21 +251,9 @@ impl<K: Cached> Informer<K> {
 
     fn put(&self, origin: Origin, wire: Wire<K>, cause: Cause) {
         let ownership = self.ownerships.lock().intern(&wire.managed, &self.managers.read());
-        self.measure(&wire.object);
-        let (key, put) = self.store.write().put(origin, wire.object, ownership);
-        if let Put::Stored { old } = put {
-            let new = self.store.read().get(&key).map(|stored| stored.object.clone());
-            self.tell(&Change { old, new, cause });
-        }
-    }
-
-    fn measure(&self, object: &K) {
-        let puts = self.puts.fetch_add(1, Ordering::Relaxed);
-        if puts.is_multiple_of(MEASURED) {
-            let bytes = serde_json::to_vec(object).map_or(0, |text| text.len() as u64);
-            let mean = self.mean_bytes.load(Ordering::Relaxed);
-            let mean = if mean == 0 { bytes } else { (mean * 7 + bytes) / 8 };
-            self.mean_bytes.store(mean, Ordering::Relaxed);
+        let put = self.store.write().put(origin, wire.object, ownership);
+        if let Put::Stored { old, new } = put {
+            self.tell(&Change { old, new: Some(new), cause });
         }
     }
 
@@ -297,14 +283,15 @@ impl<K: Cached> Informer<K> {
             let store = self.store.read();
             store
                 .list(namespace)
-                .map(|object| (Key::of(&**object), object.uid(), version_of(&**object)))
+                .map(|object| (Key::of(&*object), object.uid(), version_of(&*object)))
                 .collect()
         };
         let mut params = self.selection.list_params().limit(PAGE);
         let mut listed = std::collections::HashSet::new();
         let version = loop {
             let page = self.api(namespace).list(&params).await?;
-            let version = page.metadata.resource_version.as_deref().and_then(|text| text.parse::<u64>().ok());
+            let version =
+                page.metadata.resource_version.as_deref().and_then(|text| text.parse::<NonZeroU64>().ok());
             for wire in page.items {
                 listed.insert(Key::of(&wire.object));
                 self.put(Origin::Answer, wire, Cause::Answer);
@@ -335,7 +322,8 @@ impl<K: Cached> Informer<K> {
 #[derive(Debug, Clone)]
 pub(crate) struct Peek {
     pub(crate) reference: Reference,
-    pub(crate) annotations: std::collections::BTreeMap<String, String>,
+    /// The hash of what was applied last.
+    pub(crate) applied: Option<String>,
     /// The UIDs of its owners, the controller among them.
     pub(crate) owners: Vec<String>,
     pub(crate) controller: Option<String>,
@@ -411,7 +399,7 @@ impl<K: Cached> AnyInformer for Informer<K> {
     fn answered(&self, text: &str, cause: Cause) -> Result<(), serde_json::Error> {
         let wire: Wire<K> = serde_json::from_str(text)?;
         let key = Key::of(&wire.object);
-        let is_held = self.store.read().get(&key).is_some();
+        let is_held = self.store.read().contains(&key);
         if self.selects(&wire.object) && (self.selection.fields.is_none() || is_held) {
             self.put(Origin::Answer, wire, cause);
         } else if is_held {
@@ -429,17 +417,17 @@ impl<K: Cached> AnyInformer for Informer<K> {
 
     fn peek(&self, key: &Key) -> Option<Peek> {
         let store = self.store.read();
-        let stored = store.get(key)?;
-        let references = stored.object.owner_references();
+        let object = store.get(key)?;
         Some(Peek {
-            reference: Reference::to(&self.kind, &*stored.object),
-            annotations: stored.object.annotations().clone(),
-            owners: super::lister::owners(&*stored.object),
-            controller: references
+            reference: Reference::to(&self.kind, &*object),
+            applied: object.annotations().get(APPLIED).cloned(),
+            owners: super::lister::owners(&*object),
+            controller: object
+                .owner_references()
                 .iter()
                 .find(|owner| owner.controller == Some(true))
                 .map(|owner| owner.uid.clone()),
-            ownership: stored.ownership.clone(),
+            ownership: store.ownership(key),
         })
     }
 
@@ -464,8 +452,8 @@ impl<K: Cached> AnyInformer for Informer<K> {
     }
 
     fn size(&self) -> (u64, u64) {
-        let objects = self.store.read().len() as u64;
-        (objects, objects * self.mean_bytes.load(Ordering::Relaxed))
+        let store = self.store.read();
+        (store.len() as u64, store.bytes() as u64)
     }
 
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {

@@ -10,22 +10,35 @@
 //! - After a relist, what the list did not hold has vanished, and is reported
 //!   with the last known object; unless we wrote it while the list was under way:
 //!   then nobody can tell, and it is asked for.
+//!
+//! The objects that changed last, [`WHOLE_BYTES`] of them, are held as they are;
+//! those beyond are packed, and unpacked for whoever reads them.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
     hash::{DefaultHasher, Hash as _, Hasher as _},
+    num::NonZeroU64,
     ops::Bound,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use kube::Resource;
+use serde::{Serialize, de::DeserializeOwned};
 
-use super::ownership::Ownership;
+use super::{
+    ownership::Ownership,
+    packed::{Packed, Packer},
+};
 use crate::key::Key;
 
 /// Longer than any call to the API server may take.
 const ANSWERS_TAKE: Duration = Duration::from_secs(90);
+
+/// How much of a kind is held unpacked, in bytes of JSON.
+const WHOLE_BYTES: usize = 3 << 20;
+/// One object in so many is measured.
+const MEASURED: u64 = 64;
 
 /// A function from an object to the terms under which it is found.
 pub(crate) type Terms<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
@@ -44,8 +57,8 @@ pub(crate) enum Origin {
 /// What became of an object that was put into the store.
 #[derive(Debug)]
 pub(crate) enum Put<K> {
-    /// It is there now, in place of that one.
-    Stored { old: Option<Arc<K>> },
+    /// It is there now, in place of the old one.
+    Stored { old: Option<Arc<K>>, new: Arc<K> },
     /// The store knows better: this was the same version, an older one, or one
     /// that we deleted.
     Refused,
@@ -53,21 +66,39 @@ pub(crate) enum Put<K> {
 
 /// An object, and what is known of it beyond its fields.
 #[derive(Debug)]
-pub(crate) struct Stored<K> {
-    pub(crate) object: Arc<K>,
-    pub(crate) ownership: Option<Arc<Ownership>>,
-    version: Option<u64>,
+struct Stored<K> {
+    form: Form<K>,
+    ownership: Option<Arc<Ownership>>,
+    version: Option<NonZeroU64>,
+    /// The UID, as a hash.
+    uid: Option<NonZeroU64>,
+    /// The number of the put that brought it.
+    put: u64,
+}
+
+#[derive(Debug)]
+enum Form<K> {
+    Whole(Arc<K>),
+    Packed(Packed),
 }
 
 /// The objects of one kind, slimmed, with indexes.
 pub(crate) struct Store<K> {
     objects: BTreeMap<Key, Stored<K>>,
+    packer: Packer<K>,
+    /// What was put last, oldest first, each with the number of its put.
+    latest: VecDeque<(Key, u64)>,
+    puts: u64,
+    /// About how long the JSON of an object is.
+    mean_bytes: usize,
+    packed_objects: usize,
+    packed_bytes: usize,
     indexes: Vec<Index<K>>,
     /// Objects whose deletion was answered, until the watch says so too.
     deleted: HashMap<Key, Deleted>,
     /// The UIDs of what went lately, as hashes, with the time.
-    gone: VecDeque<(Instant, u64)>,
-    gone_set: HashSet<u64>,
+    gone: VecDeque<(Instant, NonZeroU64)>,
+    gone_set: HashSet<NonZeroU64>,
     relists: HashMap<Option<Arc<str>>, Relist>,
 }
 
@@ -75,11 +106,12 @@ struct Index<K> {
     name: &'static str,
     terms: Terms<K>,
     /// By the hash of a term. A collision costs a look at one more object.
-    keys: HashMap<u64, Vec<Key>>,
+    keys: HashMap<NonZeroU64, Vec<Key>>,
 }
 
 struct Deleted {
-    uid: Option<String>,
+    /// As a hash.
+    uid: Option<NonZeroU64>,
     /// Relists that began later know of the deletion.
     during: HashSet<Option<Arc<str>>>,
 }
@@ -102,10 +134,16 @@ pub(crate) struct Listed<K> {
     pub(crate) doubtful: Vec<Key>,
 }
 
-impl<K: Resource> Store<K> {
+impl<K: Resource + Serialize + DeserializeOwned> Store<K> {
     pub(crate) fn new() -> Self {
         Self {
             objects: BTreeMap::new(),
+            packer: Packer::new(),
+            latest: VecDeque::new(),
+            puts: 0,
+            mean_bytes: 0,
+            packed_objects: 0,
+            packed_bytes: 0,
             indexes: Vec::new(),
             deleted: HashMap::new(),
             gone: VecDeque::new(),
@@ -121,18 +159,13 @@ impl<K: Resource> Store<K> {
         }
         let mut index = Index { name, terms, keys: HashMap::new() };
         for (key, stored) in &self.objects {
-            index.add(key, &stored.object);
+            index.add(key, &self.whole(stored));
         }
         self.indexes.push(index);
     }
 
     /// Puts an object in, unless what is there is as new.
-    pub(crate) fn put(
-        &mut self,
-        origin: Origin,
-        object: K,
-        ownership: Option<Arc<Ownership>>,
-    ) -> (Key, Put<K>) {
+    pub(crate) fn put(&mut self, origin: Origin, object: K, ownership: Option<Arc<Ownership>>) -> Put<K> {
         let key = Key::of(&object);
         let version = version_of(&object);
         let known = self.objects.get(&key).map(|stored| stored.version);
@@ -141,14 +174,13 @@ impl<K: Resource> Store<K> {
             Origin::Answer => self.note_written(&key),
             Origin::Watch => {}
         }
-        if origin == Origin::Answer
-            && object.meta().uid.as_deref().is_some_and(|uid| self.gone_set.contains(&hash(uid)))
-        {
-            return (key, Put::Refused);
+        let uid = object.meta().uid.as_deref().map(hash);
+        if origin == Origin::Answer && uid.is_some_and(|uid| self.gone_set.contains(&uid)) {
+            return Put::Refused;
         }
         if let Some(deleted) = self.deleted.get(&key) {
-            if deleted.uid.is_none() || deleted.uid == object.meta().uid {
-                return (key, Put::Refused);
+            if deleted.uid.is_none() || deleted.uid == uid {
+                return Put::Refused;
             }
             self.deleted.remove(&key);
         }
@@ -157,34 +189,35 @@ impl<K: Resource> Store<K> {
         if let (Some(Some(known)), Some(version)) = (known, version)
             && known >= version
         {
-            return (key, Put::Refused);
+            return Put::Refused;
         }
-        let object = Arc::new(object);
-        let old = self.objects.insert(key.clone(), Stored { object: object.clone(), ownership, version });
+        let new = Arc::new(object);
+        self.measure(&new);
+        self.puts += 1;
+        let stored = Stored { form: Form::Whole(new.clone()), ownership, version, uid, put: self.puts };
+        let old = self.objects.insert(key.clone(), stored).map(|old| self.take_out(old));
         for index in &mut self.indexes {
             match &old {
-                Some(old) => index.replace(&key, &old.object, &object),
-                None => index.add(&key, &object),
+                Some(old) => index.replace(&key, old, &new),
+                None => index.add(&key, &new),
             }
         }
-        (key, Put::Stored { old: old.map(|stored| stored.object) })
+        self.latest.push_back((key, self.puts));
+        self.pack_the_oldest();
+        Put::Stored { old, new }
     }
 
     /// The watch says that this object is gone.
     pub(crate) fn remove_watched(&mut self, object: &K) -> Option<Arc<K>> {
         let key = Key::of(object);
-        if self
-            .deleted
-            .get(&key)
-            .is_some_and(|deleted| deleted.uid.is_none() || deleted.uid == object.meta().uid)
-        {
+        let uid = object.meta().uid.as_deref().map(hash);
+        if self.deleted.get(&key).is_some_and(|deleted| deleted.uid.is_none() || deleted.uid == uid) {
             self.deleted.remove(&key);
         }
         // Also if we never saw it: the answer to our create may still be on its way.
-        self.note_gone(object.meta().uid.as_deref().unwrap_or_default());
-        let known = self.objects.get(&key)?;
+        self.note_gone(uid);
         // A successor of that name may have been written by us meanwhile.
-        if known.object.meta().uid != object.meta().uid {
+        if self.objects.get(&key)?.uid != uid {
             return None;
         }
         self.remove(&key)
@@ -192,11 +225,12 @@ impl<K: Resource> Store<K> {
 
     /// The API server answered that this object is deleted for good.
     pub(crate) fn remove_answered(&mut self, key: &Key, uid: Option<&str>) -> Option<Arc<K>> {
-        let known_uid = self.objects.get(key).and_then(|stored| stored.object.meta().uid.as_deref());
+        let uid = uid.map(hash);
+        let known_uid = self.objects.get(key).and_then(|stored| stored.uid);
         if uid.is_some() && known_uid.is_some() && known_uid != uid {
             return None;
         }
-        let uid = uid.or(known_uid).map(str::to_owned);
+        let uid = uid.or(known_uid);
         let during = self.relists.keys().cloned().collect();
         self.deleted.insert(key.clone(), Deleted { uid, during });
         self.remove(key)
@@ -220,29 +254,84 @@ impl<K: Resource> Store<K> {
         Listed { vanished, doubtful: relist.written.into_iter().collect() }
     }
 
-    pub(crate) fn get(&self, key: &Key) -> Option<&Stored<K>> {
-        self.objects.get(key)
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<K>> {
+        self.objects.get(key).map(|stored| self.whole(stored))
+    }
+
+    pub(crate) fn contains(&self, key: &Key) -> bool {
+        self.objects.contains_key(key)
+    }
+
+    /// What of an object's fields managers of this process own.
+    pub(crate) fn ownership(&self, key: &Key) -> Option<Arc<Ownership>> {
+        self.objects.get(key)?.ownership.clone()
+    }
+
+    /// The keys of all objects, sorted.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.objects.keys()
     }
 
     /// The objects of a namespace, or all of them, sorted by key.
-    pub(crate) fn list(&self, namespace: Option<&str>) -> impl Iterator<Item = &Arc<K>> {
-        self.range(namespace).map(|(_, stored)| &stored.object)
+    pub(crate) fn list(&self, namespace: Option<&str>) -> impl Iterator<Item = Arc<K>> {
+        self.range(namespace).map(|(_, stored)| self.whole(stored))
     }
 
     /// The objects that an index holds under a term, sorted by key.
     pub(crate) fn find(&self, index: &str, term: &str) -> Vec<Arc<K>> {
         let Some(index) = self.indexes.iter().find(|known| known.name == index) else { return Vec::new() };
-        let keys = index.keys.get(&hash(term)).into_iter().flatten();
-        let mut found: Vec<_> = keys
-            .filter_map(|key| self.objects.get_key_value(key))
-            .filter(|(_, stored)| (index.terms)(&stored.object).iter().any(|known| known == term))
-            .collect();
-        found.sort_by_key(|(key, _)| *key);
-        found.into_iter().map(|(_, stored)| stored.object.clone()).collect()
+        let mut keys: Vec<_> = index.keys.get(&hash(term)).into_iter().flatten().collect();
+        keys.sort();
+        let found = keys.into_iter().filter_map(|key| self.get(key));
+        found.filter(|object| (index.terms)(object).iter().any(|known| known == term)).collect()
     }
 
     pub(crate) fn len(&self) -> usize {
         self.objects.len()
+    }
+
+    /// About how many bytes the objects take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.packed_bytes + (self.objects.len() - self.packed_objects) * self.mean_bytes
+    }
+
+    fn measure(&mut self, object: &K) {
+        if self.puts.is_multiple_of(MEASURED) {
+            let bytes = serde_json::to_vec(object).map_or(0, |json| json.len());
+            self.mean_bytes = if self.mean_bytes == 0 { bytes } else { (self.mean_bytes * 7 + bytes) / 8 };
+        }
+    }
+
+    fn whole(&self, stored: &Stored<K>) -> Arc<K> {
+        match &stored.form {
+            Form::Whole(object) => object.clone(),
+            Form::Packed(packed) => self.packer.unpack(packed),
+        }
+    }
+
+    fn take_out(&mut self, stored: Stored<K>) -> Arc<K> {
+        if let Form::Packed(packed) = &stored.form {
+            self.packed_objects -= 1;
+            self.packed_bytes -= packed.bytes();
+        }
+        self.whole(&stored)
+    }
+
+    /// Packs what nobody has put for the longest, as long as there is too much.
+    fn pack_the_oldest(&mut self) {
+        while self.latest.len() * self.mean_bytes > WHOLE_BYTES {
+            let Some((key, put)) = self.latest.pop_front() else { return };
+            let Some(stored) = self.objects.get_mut(&key).filter(|stored| stored.put == put) else {
+                continue;
+            };
+            if let Form::Whole(object) = &stored.form
+                && let Some(packed) = self.packer.pack(object)
+            {
+                self.packed_objects += 1;
+                self.packed_bytes += packed.bytes();
+                stored.form = Form::Packed(packed);
+            }
+        }
     }
 
     fn range(&self, namespace: Option<&str>) -> impl Iterator<Item = (&Key, &Stored<K>)> {
@@ -258,23 +347,25 @@ impl<K: Resource> Store<K> {
     }
 
     fn remove(&mut self, key: &Key) -> Option<Arc<K>> {
-        let removed = self.objects.remove(key)?.object;
-        self.note_gone(removed.meta().uid.as_deref().unwrap_or_default());
+        let removed = self.objects.remove(key)?;
+        self.note_gone(removed.uid);
+        let removed = self.take_out(removed);
         for index in &mut self.indexes {
             index.remove(key, &removed);
         }
         Some(removed)
     }
 
-    fn note_gone(&mut self, uid: &str) {
+    fn note_gone(&mut self, uid: Option<NonZeroU64>) {
+        let Some(uid) = uid else { return };
         let now = Instant::now();
         while self.gone.front().is_some_and(|(since, _)| now - *since > ANSWERS_TAKE) {
             if let Some((_, uid)) = self.gone.pop_front() {
                 self.gone_set.remove(&uid);
             }
         }
-        if self.gone_set.insert(hash(uid)) {
-            self.gone.push_back((now, hash(uid)));
+        if self.gone_set.insert(uid) {
+            self.gone.push_back((now, uid));
         }
     }
 
@@ -326,14 +417,14 @@ impl<K> Index<K> {
     }
 }
 
-fn hash(term: &str) -> u64 {
+fn hash(term: &str) -> NonZeroU64 {
     let mut hasher = DefaultHasher::new();
     term.hash(&mut hasher);
-    hasher.finish()
+    NonZeroU64::new(hasher.finish()).unwrap_or(NonZeroU64::MAX)
 }
 
 /// The resourceVersion as a number, which Kubernetes guarantees since 1.35.
-pub(crate) fn version_of<K: Resource>(object: &K) -> Option<u64> {
+pub(crate) fn version_of<K: Resource>(object: &K) -> Option<NonZeroU64> {
     object.meta().resource_version.as_deref()?.parse().ok()
 }
 

@@ -29,7 +29,7 @@ fn store() -> Store<ConfigMap> {
 }
 
 fn put(store: &mut Store<ConfigMap>, origin: Origin, object: ConfigMap) -> bool {
-    matches!(store.put(origin, object, None).1, Put::Stored { .. })
+    matches!(store.put(origin, object, None), Put::Stored { .. })
 }
 
 fn names(objects: impl IntoIterator<Item = Arc<ConfigMap>>) -> Vec<String> {
@@ -37,7 +37,7 @@ fn names(objects: impl IntoIterator<Item = Arc<ConfigMap>>) -> Vec<String> {
 }
 
 fn all(store: &Store<ConfigMap>) -> Vec<String> {
-    names(store.list(None).cloned())
+    names(store.list(None))
 }
 
 fn key(name: &str) -> Key {
@@ -173,4 +173,49 @@ fn an_answer_from_before_does_not_bring_back_what_the_watch_said_is_gone() {
     assert!(!put(&mut store, Origin::Answer, object("b", 6, "v")), "before the answer to the create came");
     assert!(put(&mut store, Origin::Answer, object("a", 8, "successor")));
     assert_eq!(all(&store), ["a"]);
+}
+
+/// An object with a tenth of what is held whole.
+fn large(name: &str, version: u64, colour: &str) -> ConfigMap {
+    let mut object = labelled(name, version, colour);
+    object.data = Some(BTreeMap::from([("text".to_owned(), "x".repeat(WHOLE_BYTES / 10))]));
+    object
+}
+
+#[test]
+fn what_is_packed_is_found_read_replaced_and_removed_like_anything_else() {
+    let mut store = store();
+    let colours = |object: &ConfigMap| object.metadata.labels.clone().unwrap().into_values().collect();
+    store.add_index("colour", Arc::new(colours));
+    for number in 0..20 {
+        let colour = if number == 7 { "red" } else { "blue" };
+        put(&mut store, Origin::List, large(&format!("o-{number:02}"), 1, colour));
+    }
+    assert_eq!(store.packed_objects, 11, "those that were put first");
+    assert!(store.bytes() < WHOLE_BYTES);
+    assert_eq!(*store.get(&key("o-07")).unwrap(), large("o-07", 1, "red"));
+    assert_eq!(names(store.find("colour", "red")), ["o-07"]);
+    assert_eq!(store.list(Some("n")).count(), 20);
+    assert!(!put(&mut store, Origin::Watch, large("o-07", 1, "green")), "it is not newer");
+
+    let Put::Stored { old, .. } = store.put(Origin::Watch, large("o-07", 2, "green"), None) else {
+        panic!("it is newer");
+    };
+    assert_eq!(*old.unwrap(), large("o-07", 1, "red"));
+    assert_eq!(store.find("colour", "red").len(), 0);
+    assert_eq!(names(store.find("colour", "green")), ["o-07"]);
+    assert_eq!(store.packed_objects, 11, "another one took its place among the packed");
+
+    let gone = store.remove_watched(&large("o-03", 3, "blue")).unwrap();
+    assert_eq!(*gone, large("o-03", 1, "blue"));
+    assert_eq!((store.packed_objects, store.len()), (10, 19));
+}
+
+#[test]
+fn an_object_that_changes_often_is_not_packed_for_its_older_versions() {
+    let mut store = store();
+    for version in 1..100 {
+        put(&mut store, Origin::Watch, large("busy", version, "blue"));
+    }
+    assert_eq!(store.packed_objects, 0);
 }

@@ -11,16 +11,13 @@ use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::SelectA
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
-use tokio::{
-    runtime::{Handle, RuntimeFlavor},
-    task::JoinSet,
-};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::{Controller, Surroundings, Work};
+use super::{Controller, Surroundings, Work, apart::apart};
 use crate::{
-    act::{Actor, Done, Learned, Owner, events::Events},
+    act::{Actor, Done, Learned, Owner, events::Events, pick},
     cache::Lister,
     error::{Category, Error, Result},
     key::Key,
@@ -98,8 +95,17 @@ impl<O: Operator> Running<O> {
         })
     }
 
+    /// Works on a key that was taken, and then on others for as long as there are any.
+    async fn work_from(self: Arc<Self>, key: Key, stop: CancellationToken) {
+        let mut next = Some(key);
+        while let Some(key) = next {
+            self.work_on(key, &stop).await;
+            next = if stop.is_cancelled() { None } else { self.queue.take() };
+        }
+    }
+
     /// Works on one key, from the moment it was taken to the moment it is done.
-    async fn work_on(self: Arc<Self>, key: Key, stop: CancellationToken) {
+    async fn work_on(self: &Arc<Self>, key: Key, stop: &CancellationToken) {
         let taken = Taken { queue: self.queue.clone(), key: Some(key.clone()) };
         let Some(resource) = self.lister.get(&key) else {
             self.doubtful.lock().remove(&key);
@@ -122,7 +128,7 @@ impl<O: Operator> Running<O> {
         let span = tracing::info_span!("reconcile", controller = self.name, %key);
         let began = Instant::now();
         tracing::trace!(parent: &span, "begins");
-        let reconciling = AssertUnwindSafe(self.reconcile(&key, resource.clone(), &stop)).catch_unwind();
+        let reconciling = AssertUnwindSafe(self.reconcile(&key, resource.clone(), stop)).catch_unwind();
         let reconciling = tokio::time::timeout(self.deadline, reconciling);
         let result = match reconciling.instrument(span.clone()).await {
             Ok(Ok(result)) => result,
@@ -211,7 +217,7 @@ impl<O: Operator> Running<O> {
         if is_live {
             self.doubtful.lock().remove(key);
         }
-        let plan = apart(|| self.operator.analyse(&seen));
+        let plan = apart(|| self.operator.analyse(&seen)).await;
         plan.check()?;
         self.act(&resource, reference, plan, stop).await
     }
@@ -225,12 +231,7 @@ impl<O: Operator> Running<O> {
     ) -> Result<Option<Duration>> {
         let owner = Owner {
             finalizers: resource.finalizers().to_vec(),
-            status: match plan.status {
-                Some(_) => serde_json::to_value(resource)
-                    .ok()
-                    .and_then(|mut value| value.get_mut("status").map(serde_json::Value::take)),
-                None => None,
-            },
+            status: plan.status.as_ref().and_then(|_| pick(resource, "status")),
             reference,
         };
         let actor = Actor {
@@ -294,15 +295,6 @@ impl<O: Operator> Running<O> {
     }
 }
 
-/// Runs the operator's code where it keeps nobody waiting, however long it takes:
-/// what else this thread had to do goes on in another one.
-fn apart<T>(code: impl FnOnce() -> T) -> T {
-    match Handle::current().runtime_flavor() {
-        RuntimeFlavor::CurrentThread => code(),
-        _ => tokio::task::block_in_place(code),
-    }
-}
-
 /// A key that is being worked on. If the work is broken off, because this
 /// process does not lead any more, it has to be done again.
 struct Taken {
@@ -344,13 +336,13 @@ impl<O: Operator> Work for Running<O> {
             resync.tick().await;
             while !stop.is_cancelled() {
                 while let Some(key) = self.queue.take() {
-                    workers.spawn(self.clone().work_on(key, stop.clone()));
+                    workers.spawn(self.clone().work_from(key, stop.clone()));
                 }
                 tokio::select! {
                     () = self.queue.changed() => {}
                     _ = resync.tick() => {
-                        for resource in self.lister.list(None) {
-                            self.queue.add(Key::of(&*resource), Priority::Resync);
+                        for key in self.lister.keys() {
+                            self.queue.add(key, Priority::Resync);
                         }
                     }
                     Some(_) = workers.join_next() => {}
