@@ -25,7 +25,7 @@ endif
 
 # What is needed beyond Rust and Go, as Debian's packages. Docker brings its own
 # containerd and runc, which serve as well and must not be replaced.
-PACKAGES := buildah busybox-static catatonit containernetworking-plugins iproute2 iptables mmdebstrap \
+PACKAGES := buildah busybox-static catatonit containernetworking-plugins iproute2 iptables libfaketime mmdebstrap \
 	$(if $(shell command -v containerd && command -v ctr),,containerd) $(if $(shell command -v runc),,runc)
 # The tools that check the tree, compiled by cargo and kept in the cache.
 TOOLS := $(CACHE)/tools
@@ -78,12 +78,13 @@ demo-down: build ## undo the demo (seconds)
 test: deps lint ## all but the long tests (about half an hour at first, 9 minutes later)
 	@echo "testing what is pure, what needs an API server, and one cluster (about half an hour at first, 9 minutes later)"
 	cargo run --quiet --locked -p wheelhouse-cli -- local prepare
-	cargo test --locked --workspace
+	cargo test --locked --workspace --features wheelhouse/opentelemetry
 	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke
 
 e2e: deps ## every end-to-end scenario on local clusters (a quarter of an hour)
 	@echo "running every end-to-end scenario (a quarter of an hour)"
 	STEPS=500 cargo test --locked -p gordon-operator --test api_server -- --nocapture
+	OUTAGE_SECONDS=150 cargo test --locked -p wheelhouse --test api_server -- --nocapture an_api_server_that_was_away
 	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke --test clusters --test three_nodes --test registry --test book -- --nocapture
 
 soak: deps ## a million decisions, and clusters killed at random moments, for SOAK_MINUTES=10 from SOAK_SEED=1

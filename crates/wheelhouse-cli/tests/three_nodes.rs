@@ -8,6 +8,7 @@
     reason = "a test says what is wrong by ending"
 )]
 
+mod operator_steps;
 mod support;
 
 use std::{
@@ -24,12 +25,13 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 type Scenario = (&'static str, fn(&Wheelhouse));
 
-const SCENARIOS: [Scenario; 13] = [
+const SCENARIOS: [Scenario; 14] = [
     ("pods_reach_pods_on_other_nodes", pods_reach_pods_on_other_nodes),
     ("a_service_answers_pods_and_the_host", a_service_answers_pods_and_the_host),
     ("names_resolve_and_unknown_ones_are_told_at_once", names_resolve_and_unknown_ones_are_told_at_once),
     ("a_volume_is_written_by_a_non_root_pod_and_read_by_its_successor", a_volume_is_written_and_read_again),
     ("exec_and_logs_work", exec_and_logs_work),
+    ("an_operator_runs_commands_in_pods_and_keeps_budgets", an_operator_runs_commands_and_keeps_budgets),
     ("a_drained_node_is_empty_and_its_pods_run_elsewhere", a_drained_node_is_empty),
     ("no_machine_has_a_way_out", no_machine_has_a_way_out),
     ("a_pod_may_share_the_nodes_network_and_processes", a_pod_may_share_the_nodes_namespaces),
@@ -248,6 +250,10 @@ fn exec_and_logs_work(wheelhouse: &Wheelhouse) {
     let failed = wheelhouse.kubectl(CLUSTER, &["-n", "exec", "exec", &pods[0].0, "--", "sh", "-c", "exit 7"]);
     assert_eq!(Some(7), failed.code);
     delete_namespace(wheelhouse, "exec");
+}
+
+fn an_operator_runs_commands_and_keeps_budgets(wheelhouse: &Wheelhouse) {
+    operator_steps::commands_run_in_pods_and_budgets_are_kept(wheelhouse, CLUSTER);
 }
 
 fn a_drained_node_is_empty(wheelhouse: &Wheelhouse) {

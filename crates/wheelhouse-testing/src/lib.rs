@@ -8,6 +8,7 @@
 //! - [`Requests`]: what was asked of the API server, counted by verb and resource.
 //! - [`ApiProxy`]: stands between a program and the API server, and makes trouble.
 //! - [`Recorder`]: which keys a controller reconciled, as a stream.
+//! - [`eventually`]: waits for what has to become so.
 //! - [`spawn_tethered`]: a program under test that does not outlive it.
 //!
 //! The programs are those of `KUBEBUILDER_ASSETS` where that is set; otherwise
@@ -42,6 +43,7 @@ mod error;
 mod events;
 mod identity;
 mod namespace;
+mod patience;
 mod proxy;
 mod reconciled;
 mod requests;
@@ -55,6 +57,7 @@ pub use events::{CapturedEvent, EventCapture};
 pub use identity::{Identity, rule};
 pub use kube::runtime::events::EventType;
 pub use namespace::Namespace;
+pub use patience::eventually;
 pub use proxy::{ApiProxy, Fault};
 pub use reconciled::{ReconciledKeys, Recorder, reconciled_keys};
 pub use requests::{Mark, Request, Requests};

@@ -7,7 +7,7 @@ mod registration;
 use std::{sync::Arc, time::Duration};
 
 use futures::{Stream, future::BoxFuture, stream::BoxStream};
-use kube::Client;
+use kube::{Client, Resource};
 
 pub(crate) use reconcile::Running;
 pub use registration::Declared;
@@ -49,6 +49,7 @@ impl Default for ControllerSettings {
 /// An operator and what it is registered for.
 pub struct Controller<O: Operator> {
     operator: O,
+    dynamic: <O::Resource as Resource>::DynamicType,
     name: Option<String>,
     settings: ControllerSettings,
     selection: Selection,
@@ -64,10 +65,19 @@ type SharedKey<K> = Arc<dyn Fn(&K) -> Key + Send + Sync>;
 
 impl<O: Operator> Controller<O> {
     /// A controller that looks at all resources of the operator's kind.
-    pub fn new(operator: O) -> Self {
-        let resource = Kind::of::<O::Resource>(&());
+    pub fn new(operator: O) -> Self
+    where
+        O::Resource: Cached<DynamicType = ()>,
+    {
+        Self::of(operator, ())
+    }
+
+    /// The same for a kind that is known only at run time.
+    pub fn of(operator: O, dynamic: <O::Resource as Resource>::DynamicType) -> Self {
+        let resource = Kind::of::<O::Resource>(&dynamic);
         Self {
             operator,
+            dynamic,
             name: None,
             settings: ControllerSettings::default(),
             selection: Selection::everything(),
@@ -190,7 +200,7 @@ impl<O: Operator> Controller<O> {
     }
 
     fn name(&self) -> String {
-        self.name.clone().unwrap_or_else(|| Kind::of::<O::Resource>(&()).kind.to_lowercase())
+        self.name.clone().unwrap_or_else(|| Kind::of::<O::Resource>(&self.dynamic).kind.to_lowercase())
     }
 }
 

@@ -7,6 +7,8 @@ mod leader;
 mod logs;
 mod manifests;
 mod settings;
+#[cfg(feature = "opentelemetry")]
+mod traces;
 
 use std::{net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
@@ -22,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use leader::Candidate;
 pub use leader::ElectionSettings;
-pub use logs::start_logs;
+pub use logs::{Logs, start_logs};
 use manifests::Installation;
 use settings::{CommandLine, Verb};
 pub use settings::{LogFormat, RunSettings};
@@ -126,7 +128,7 @@ impl Manager {
             Verb::Rbac(place) => print!("{}", installation.rbac(&place)?),
             Verb::Manifests(settings) => print!("{}", installation.all(&settings)?),
             Verb::Run(settings) => {
-                start_logs(&settings)?;
+                let _logs = start_logs(&self.name, &settings)?;
                 let runtime = tokio::runtime::Runtime::new().map_err(|error| {
                     Error::new(Category::Unavailable, format!("cannot start threads: {error}"))
                 })?;

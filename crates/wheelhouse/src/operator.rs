@@ -14,8 +14,9 @@ use crate::{
 
 /// Observe, analyse, act: operational knowledge in software.
 pub trait Operator: Send + Sync + 'static {
-    /// The kind that people write: what is wanted.
-    type Resource: Cached<DynamicType = ()>;
+    /// The kind that people write: what is wanted. A Rust type, a projection of
+    /// one, or a [`kube::core::DynamicObject`].
+    type Resource: Cached;
 
     /// The world as far as this operator has to know it. Plain data: it is logged,
     /// explained and replayed. Secrets never enter it.

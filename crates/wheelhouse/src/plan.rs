@@ -37,6 +37,9 @@ pub struct Plan<A = NoAction> {
     /// When to look again even if nothing changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub look_again_after: Option<Duration>,
+    /// What makes this plan none, and why nothing of it may be done.
+    #[serde(skip)]
+    flaw: Option<String>,
 }
 
 /// A step, and why.
@@ -50,7 +53,7 @@ pub struct Planned<A> {
 
 impl<A> Default for Plan<A> {
     fn default() -> Self {
-        Self { steps: Vec::new(), status: None, events: Vec::new(), look_again_after: None }
+        Self { steps: Vec::new(), status: None, events: Vec::new(), look_again_after: None, flaw: None }
     }
 }
 
@@ -111,7 +114,10 @@ impl<A> Plan<A> {
 
     /// What the status is to be.
     pub fn set_status(&mut self, status: &impl Serialize) {
-        self.status = serde_json::to_value(status).ok();
+        match serde_json::to_value(status) {
+            Ok(status) => self.status = Some(status),
+            Err(error) => self.flaw = Some(format!("its status is not JSON: {error}")),
+        }
     }
 
     /// People are to be told.
@@ -128,6 +134,12 @@ impl<A> Plan<A> {
 impl<A: Action> Plan<A> {
     /// At most one destructive step, and it is the last.
     pub(crate) fn check(&self) -> Result<(), Error> {
+        if let Some(flaw) = &self.flaw {
+            return Err(Error::new(
+                Category::Bug,
+                format!("the plan cannot be carried out, {flaw}: nothing of it is done"),
+            ));
+        }
         let before_the_last = self.steps.len().saturating_sub(1);
         match self.steps.iter().take(before_the_last).find(|planned| planned.step.is_destructive()) {
             Some(planned) => Err(Error::new(
@@ -160,6 +172,13 @@ mod tests {
     fn reference(name: &str, terminating: bool) -> Reference {
         let kind = Kind::of::<ConfigMap>(&());
         Reference { name: name.to_owned(), terminating, ..Reference::to(&kind, &config_map(name)) }
+    }
+
+    #[test]
+    fn a_status_that_is_no_json_is_told() {
+        let mut plan: Plan = Plan::new();
+        plan.set_status(&std::collections::BTreeMap::from([((1, 2), "a key that is no text")]));
+        assert!(plan.check().unwrap_err().to_string().contains("key must be a string"));
     }
 
     #[test]

@@ -59,12 +59,12 @@ impl<O: Operator> Running<O> {
         let cache = &surroundings.cache;
         cache.add_field_manager(&field_manager);
         let queue = Queue::new(controller.settings.queue.clone(), surroundings.metrics.queue(&name));
-        let kind = Kind::of::<O::Resource>(&());
-        let lister = cache.lister_of::<O::Resource>((), controller.selection);
+        let kind = Kind::of::<O::Resource>(&controller.dynamic);
+        let lister = cache.lister_of::<O::Resource>(controller.dynamic.clone(), controller.selection);
         let on_resource = on_resource(queue.clone(), surroundings.number, controller.predicates);
         lister.informer().subscribe(Arc::new(on_resource));
         let mut listers = Listers::default();
-        listers.add(&(), lister.clone());
+        listers.add(&controller.dynamic, lister.clone());
         for register in controller.registrations {
             register(cache, &mut listers, &kind, &queue);
         }
@@ -213,11 +213,12 @@ impl<O: Operator> Running<O> {
             last_failure: self.failures.lock().get(key).cloned(),
             live,
         };
-        let seen = self.operator.observe(resource.clone(), &world).await?;
+        let observing = self.operator.observe(resource.clone(), &world);
+        let seen = observing.instrument(tracing::debug_span!("observe", live = is_live)).await?;
         if is_live {
             self.doubtful.lock().remove(key);
         }
-        let plan = apart(|| self.operator.analyse(&seen)).await;
+        let plan = apart(|| tracing::debug_span!("analyse").in_scope(|| self.operator.analyse(&seen))).await;
         plan.check()?;
         self.act(&resource, reference, plan, stop).await
     }
@@ -246,7 +247,9 @@ impl<O: Operator> Running<O> {
         // The status tells what was observed, whether or not the steps went well;
         // unless the resource itself may be gone.
         let written = match &plan.status {
-            Some(status) if !gives_up_the_resource(&plan) => actor.write_status(status).await,
+            Some(status) if !gives_up_the_resource(&plan) => {
+                actor.write_status(status).instrument(tracing::debug_span!("act", step = "status")).await
+            }
             _ => Ok(Done::AlreadySo),
         };
         for event in &plan.events {
@@ -273,7 +276,9 @@ impl<O: Operator> Running<O> {
                 resource: &actor.owner.reference,
                 field_manager: actor.manager,
             };
-            let done = actor.carry_out(&planned.step, |action| self.operator.act(action, &context)).await;
+            let span = tracing::debug_span!("act", step = planned.step.name(), because = planned.because);
+            let carrying_out = actor.carry_out(&planned.step, |action| self.operator.act(action, &context));
+            let done = carrying_out.instrument(span).await;
             let result = match &done {
                 Ok(Done::AlreadySo) => "unchanged",
                 Ok(Done::Changed | Done::Restored { .. }) => "done",

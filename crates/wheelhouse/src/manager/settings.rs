@@ -80,6 +80,10 @@ pub struct RunSettings {
     /// What is logged, such as `debug` or `info,wheelhouse=debug`
     #[arg(long, env = "LOG_LEVEL", default_value = "info", value_name = "FILTER")]
     pub log_level: String,
+    /// Where traces go, by OTLP over HTTP, such as `http://collector.observability:4318`
+    #[cfg(feature = "opentelemetry")]
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
+    pub otlp_endpoint: Option<String>,
 }
 
 impl Default for RunSettings {
@@ -93,6 +97,8 @@ impl Default for RunSettings {
             workers: None,
             log_format: LogFormat::default(),
             log_level: "info".to_owned(),
+            #[cfg(feature = "opentelemetry")]
+            otlp_endpoint: None,
         }
     }
 }

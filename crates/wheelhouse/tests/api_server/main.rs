@@ -10,9 +10,12 @@
 
 mod applies;
 mod caches;
+mod dynamic;
 mod elections;
 mod isolation;
 mod manager;
 mod steps;
 mod survival;
+#[cfg(feature = "opentelemetry")]
+mod traces;
 mod widgets;

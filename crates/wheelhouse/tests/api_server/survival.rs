@@ -1,7 +1,8 @@
 //! What a process has to survive: an API server that is away, and all that.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rstest::rstest;
 use wheelhouse::{
     k8s_openapi::api::{
         authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
@@ -16,26 +17,32 @@ use wheelhouse_testing::{ApiProxy, Fault};
 
 use super::widgets::{Place, Widgets, eventually, one_config_map};
 
-/// Away as after a crash (connections break and new ones fail), and away as
-/// behind a dead link (nothing ever answers).
+/// Away as after a crash (connections break and new ones fail), as behind a dead
+/// link (nothing ever answers), and as behind a load balancer with nothing
+/// behind it. For three seconds; for `OUTAGE_SECONDS` where that is set.
+#[rstest]
+#[case::crashed(Fault::LoseRequest)]
+#[case::unreachable(Fault::Hang)]
+#[case::not_served(Fault::Refuse(503))]
 #[tokio::test]
-async fn an_api_server_that_was_away_is_taken_up_again() {
+async fn an_api_server_that_was_away_is_taken_up_again(#[case] fault: Fault) {
+    let seconds = std::env::var("OUTAGE_SECONDS").map_or(3, |seconds| seconds.parse().unwrap());
     let place = Place::new("away").await;
     let proxy = ApiProxy::start(&place.identity).await.unwrap();
     let operating =
         place.start_with(proxy.config(), place.settings(), Widgets::new(one_config_map).controller()).await;
     place.create("a", 1).await;
     eventually("it works", async || place.is_resized(1).await).await;
-    for (size, fault) in [(2, Fault::LoseRequest), (3, Fault::Hang), (4, Fault::Refuse(503))] {
-        proxy.disturb(move |_, _| fault.clone());
-        proxy.break_connections();
-        place.resize(size).await;
-        tokio::time::sleep(Duration::from_secs(3)).await;
-        assert!(!place.is_resized(size).await, "it could not know");
-        proxy.calm();
-        proxy.break_connections();
-        eventually("it is as wanted after all", async || place.is_resized(size).await).await;
-    }
+    proxy.disturb(move |_, _| fault.clone());
+    proxy.break_connections();
+    place.resize(2).await;
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+    assert!(!place.is_resized(2).await, "it could not know");
+    proxy.calm();
+    proxy.break_connections();
+    let back = Instant::now();
+    eventually("it is as wanted after all", async || place.is_resized(2).await).await;
+    println!("away for {seconds} s, as wanted {:.1?} after it was back", back.elapsed());
     operating.stop().await;
 }
 
@@ -95,7 +102,8 @@ async fn token(place: &Place, name: &str) -> String {
 #[tokio::test]
 async fn a_token_that_was_replaced_is_taken_up() {
     let place = Place::new("tokens").await;
-    let file = std::env::temp_dir().join(format!("wheelhouse-token-{}", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
     std::fs::write(&file, token(&place, "first").await).unwrap();
     let mut config = place.identity.config();
     config.auth_info.token = None;
@@ -116,5 +124,4 @@ async fn a_token_that_was_replaced_is_taken_up() {
     }
     eventually("it works with the new one", async || place.is_resized(10).await).await;
     operating.stop().await;
-    std::fs::remove_file(&file).unwrap();
 }

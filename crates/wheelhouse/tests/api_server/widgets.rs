@@ -19,6 +19,7 @@ use wheelhouse::{
     manager::{RunSettings, Started},
     schemars::{self, JsonSchema},
 };
+pub use wheelhouse_testing::eventually;
 use wheelhouse_testing::{ControlPlane, Identity, Namespace};
 
 /// What is wanted of a Widget.
@@ -214,17 +215,6 @@ impl Operating {
         self.stop.cancel();
         self.started.finished().await;
     }
-}
-
-/// Waits until something is so, and says what was waited for if it never is.
-pub async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    for _ in 0..600 {
-        if is_so().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("waited 30 s in vain: {what}");
 }
 
 /// Long enough for anything that would happen by itself to have happened.

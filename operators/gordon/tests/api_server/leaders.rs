@@ -1,11 +1,13 @@
 //! Two processes of the operator: one leads, and the other takes over.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -20,10 +22,15 @@ struct Process(Child);
 
 impl Process {
     fn start(place: &Place, kubeconfig: &Path) -> Self {
+        Self::start_with(place, kubeconfig, &[])
+    }
+
+    fn start_with(place: &Place, kubeconfig: &Path, environment: &[(&str, &Path)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gordon-operator"));
         command.args(["run", "--listen", "127.0.0.1:0", "--namespace", place.namespace.name()]);
         command.args(["--lease-namespace", place.namespace.name()]);
-        command.env("KUBECONFIG", kubeconfig).stdout(Stdio::null()).stderr(Stdio::null());
+        command.env("KUBECONFIG", kubeconfig).envs(environment.iter().copied());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
         Self(command.spawn().unwrap())
     }
 
@@ -99,4 +106,48 @@ async fn a_leader_that_was_stopped_and_continued_sends_nothing_after_its_deadlin
     assert!(late.is_empty(), "{late:?}");
     let others = wrote(&other, &mark).await;
     println!("stopped at {stopped}; the other's first write at {}", others[0].0);
+}
+
+/// Stands between a program and the clock of the machine.
+fn fake_clock() -> PathBuf {
+    let folders = std::fs::read_dir("/usr/lib").unwrap();
+    let libraries = folders.map(|folder| folder.unwrap().path().join("faketime/libfaketimeMT.so.1"));
+    libraries.into_iter().find(|library| library.exists()).expect("no libfaketime: run `make deps`")
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_costs_nothing_and_nobody_takes_over() {
+    let place = Place::new("clocks").await;
+    let folder = tempfile::tempdir().unwrap();
+    let clock = folder.path().join("clock");
+    std::fs::write(&clock, "+0").unwrap();
+    let (one, other) = (place.identity("one").await, place.identity("other").await);
+    let environment: &[(&str, &Path)] = &[
+        ("LD_PRELOAD", &fake_clock()),
+        ("FAKETIME_TIMESTAMP_FILE", &clock),
+        ("FAKETIME_NO_CACHE", Path::new("1")),
+        // A clock that is set does not change how long a second takes.
+        ("FAKETIME_DONT_FAKE_MONOTONIC", Path::new("1")),
+    ];
+    let _leader = Process::start_with(&place, &one.kubeconfig().unwrap(), environment);
+    place.create(1).await;
+    eventually("the first works", async || place.live_pods().await.len() == 1).await;
+    let _standby = Process::start(&place, &other.kubeconfig().unwrap());
+    let mark = place.namespace.mark().await.unwrap();
+
+    // Forward a day, back an hour beyond where it was, and right again.
+    for (replicas, offset) in [(3, "+1d"), (2, "-1h"), (4, "+0")] {
+        std::fs::write(&clock, offset).unwrap();
+        place.scale(replicas).await;
+        let wanted = usize::try_from(replicas).unwrap();
+        eventually("the first works on", async || place.live_pods().await.len() == wanted).await;
+        // Longer than a Lease lasts.
+        tokio::time::sleep(Duration::from_secs(17)).await;
+    }
+    let leases: Api<Lease> = Api::default_namespaced(place.client.clone());
+    let lease = leases.get("gordon-operator").await.unwrap().spec.unwrap();
+    let renewed = lease.renew_time.unwrap().0;
+    assert!(Timestamp::now().duration_since(renewed).as_secs().abs() < 10, "its clock is right again");
+    assert!(!wrote(&one, &mark).await.is_empty());
+    assert_eq!(wrote(&other, &mark).await, [], "the standby stands by");
 }

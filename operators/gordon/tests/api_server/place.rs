@@ -1,7 +1,5 @@
 //! A namespace with Gordon's CRD, and identities that may do what Gordon declares.
 
-use std::time::Duration;
-
 use gordon_operator::api::{Gordon, GordonSpec, Gordons};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -12,6 +10,7 @@ use serde_json::json;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use wheelhouse::manager::{RunSettings, Started};
+pub use wheelhouse_testing::eventually;
 use wheelhouse_testing::{ControlPlane, Identity, Namespace};
 
 pub struct Place {
@@ -82,7 +81,8 @@ impl Place {
 
     pub async fn start(&self, config: Config) -> Operating {
         if let Ok(log_level) = std::env::var("LOG_LEVEL") {
-            wheelhouse::manager::start_logs(&RunSettings { log_level, ..self.settings() }).unwrap();
+            let settings = RunSettings { log_level, ..self.settings() };
+            wheelhouse::manager::start_logs("gordon-operator", &settings).unwrap();
         }
         let stop = CancellationToken::new();
         let started = gordon_operator::manager().start(config, self.settings(), stop.clone()).await.unwrap();
@@ -100,15 +100,4 @@ impl Operating {
         self.stop.cancel();
         self.started.finished().await;
     }
-}
-
-/// Waits until something is so, and says what was waited for if it never is.
-pub async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    for _ in 0..1500 {
-        if is_so().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("waited 30 s in vain: {what}");
 }
