@@ -139,7 +139,8 @@ pub(crate) fn commands_run_in_pods_and_budgets_are_kept(wheelhouse: &Wheelhouse,
 
     task("{pod: worker, evict: please}");
     eventually(MINUTE, events, |events| events.contains("disruption budget"));
-    let phase = kubectl(&["get", "pod", "worker", "-o=jsonpath={.status.phase} {.metadata.deletionTimestamp}"]);
+    let phase =
+        kubectl(&["get", "pod", "worker", "-o=jsonpath={.status.phase} {.metadata.deletionTimestamp}"]);
     assert_eq!("Running", phase.trim(), "the budget was kept");
     kubectl(&["delete", "pdb", "budget"]);
     let pods = || kubectl(&["get", "pods", "-o=name"]);

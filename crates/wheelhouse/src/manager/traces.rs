@@ -34,9 +34,11 @@ impl Traces {
     /// What hands over the spans of this crate and of the operator.
     pub(super) fn layer<S>(&self) -> Box<dyn Layer<S> + Send + Sync>
     where
-        S: Subscriber + for<'a> LookupSpan<'a>,
+        S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
     {
-        let wanted = Targets::new().with_default(tracing::Level::INFO).with_target("wheelhouse", tracing::Level::DEBUG);
+        let wanted = Targets::new()
+            .with_default(tracing::Level::INFO)
+            .with_target("wheelhouse", tracing::Level::DEBUG);
         let tracer = self.0.tracer("wheelhouse");
         tracing_opentelemetry::layer().with_tracer(tracer).with_filter(wanted).boxed()
     }

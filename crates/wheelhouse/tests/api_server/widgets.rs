@@ -178,15 +178,15 @@ impl Place {
         }
     }
 
-    pub async fn start(&self, controller: Controller<Widgets>) -> Operating {
+    pub async fn start<O: Operator>(&self, controller: Controller<O>) -> Operating {
         self.start_with(self.identity.config(), self.settings(), controller).await
     }
 
-    pub async fn start_with(
+    pub async fn start_with<O: Operator>(
         &self,
         config: Config,
         settings: RunSettings,
-        controller: Controller<Widgets>,
+        controller: Controller<O>,
     ) -> Operating {
         let stop = CancellationToken::new();
         let started =

@@ -82,7 +82,7 @@ impl Place {
     pub async fn start(&self, config: Config) -> Operating {
         if let Ok(log_level) = std::env::var("LOG_LEVEL") {
             let settings = RunSettings { log_level, ..self.settings() };
-            wheelhouse::manager::start_logs("gordon-operator", &settings).unwrap();
+            let _logs = wheelhouse::manager::start_logs("gordon-operator", &settings).unwrap();
         }
         let stop = CancellationToken::new();
         let started = gordon_operator::manager().start(config, self.settings(), stop.clone()).await.unwrap();
