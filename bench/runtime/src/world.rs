@@ -141,11 +141,15 @@ where
     let deadline = Instant::now() + patience;
     let any = ListParams::default().limit(1);
     let some = ListParams::default().limit(DELETED_AT_ONCE);
-    while !api.list(&any).await?.items.is_empty() {
+    while api.list(&any).await.map_or(true, |left| !left.items.is_empty()) {
         if Instant::now() > deadline {
             bail!("not done within {patience:?}");
         }
-        api.delete_collection(&DeleteParams::default(), &some).await?;
+        // A connection that the API server closed meanwhile is no reason to give up.
+        match api.delete_collection(&DeleteParams::default(), &some).await {
+            Err(error @ kube::Error::Api(_)) => return Err(error.into()),
+            _ => {}
+        }
     }
     Ok(())
 }

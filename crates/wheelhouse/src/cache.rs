@@ -29,7 +29,11 @@ pub use lister::{Index, Lister};
 pub(crate) use ownership::Ownership as OwnershipOf;
 pub use scope::{Namespaces, Selection};
 
-use crate::{error::Error, key::Key, kind::Kind};
+use crate::{
+    error::Error,
+    key::Key,
+    kind::{Kind, is_namespaced},
+};
 
 const RETRY_FIRST: Duration = Duration::from_millis(200);
 const RETRY_AT_MOST: Duration = Duration::from_secs(10);
@@ -76,6 +80,8 @@ impl Cache {
         selection: Selection,
         namespaces: Namespaces,
     ) -> Lister<K> {
+        // What is in no namespace is looked at as a whole.
+        let namespaces = if is_namespaced::<K>() == Some(false) { Namespaces::All } else { namespaces };
         let id = Id {
             kind: Kind::of::<K>(&dynamic),
             type_id: TypeId::of::<K>(),
@@ -183,6 +189,14 @@ impl Cache {
     pub(crate) async fn refresh(&self, kind: &Kind, namespace: Option<&str>) -> Result<(), Error> {
         for informer in self.of_kind(kind) {
             informer.refresh(namespace).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads the children of an owner in other namespaces anew from the API server.
+    pub(crate) async fn refresh_labelled(&self, kind: &Kind, owner: &str) -> Result<(), Error> {
+        for informer in self.of_kind(kind) {
+            informer.refresh_labelled(owner).await?;
         }
         Ok(())
     }

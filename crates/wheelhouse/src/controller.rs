@@ -1,6 +1,5 @@
 //! [`Controller`]: an operator, what it looks at, and how it is worked on.
 
-mod apart;
 mod reconcile;
 mod registration;
 
@@ -30,7 +29,7 @@ pub struct ControllerSettings {
     /// How long one reconcile may take. Default: 1 minute.
     pub deadline: Duration,
     /// How often every resource is looked at even if nothing changes. Such a
-    /// look costs no API call. Default: 1 hour.
+    /// look costs no API call. Zero: never. Default: 1 hour.
     pub resync: Duration,
     /// How keys are worked on.
     pub queue: QueueSettings,
@@ -85,7 +84,7 @@ impl<O: Operator> Controller<O> {
             registrations: Vec::new(),
             external: Vec::new(),
             exclusion: None,
-            declared: vec![Declared::resource(resource)],
+            declared: Declared::resource(&resource),
         }
     }
 
@@ -140,8 +139,10 @@ impl<O: Operator> Controller<O> {
     /// An older version of this operator made children of this kind: they are
     /// still its children, to be pruned.
     #[must_use]
-    pub fn once_owned<K: Cached<DynamicType = ()>>(self) -> Self {
-        self.owns::<K>()
+    pub fn once_owned<K: Cached<DynamicType = ()>>(mut self) -> Self {
+        self.declared.push(Declared::once_owned(Kind::of::<K>(&())));
+        self.registrations.push(registration::owns::<K>((), Selection::everything(), Vec::new()));
+        self
     }
 
     /// Resources depend on objects of this kind: `map` says which.

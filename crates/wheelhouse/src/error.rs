@@ -56,7 +56,15 @@ impl Category {
 
     /// After such an error the cache is not to be trusted: the next observation is live.
     pub(crate) fn asks_for_live_reads(self) -> bool {
-        matches!(self, Self::Conflict | Self::LostAnswer | Self::DeadlineExceeded | Self::NotOurs)
+        matches!(
+            self,
+            Self::Conflict
+                | Self::LostAnswer
+                | Self::DeadlineExceeded
+                | Self::NotOurs
+                | Self::NotLeading
+                | Self::Panic
+        )
     }
 }
 
@@ -136,9 +144,9 @@ impl Error {
                 return Self::NotLeading;
             }
             match &source {
-                kube::Error::Api(status) if status.code < 500 || status.code == 503 => {
-                    Self::Api { doing, source }
-                }
+                // From 500 on, something between us and the API server may have
+                // answered for it.
+                kube::Error::Api(status) if status.code < 500 => Self::Api { doing, source },
                 kube::Error::BuildRequest(_) => Self::Api { doing, source },
                 _ => Self::LostAnswer { doing, source },
             }

@@ -1,12 +1,22 @@
 //! [`Kind`]: a Kubernetes kind as data, for what works on any of them.
 
-use std::fmt;
+use std::{any::TypeId, fmt};
 
 use kube::{
     Resource,
-    core::{ApiResource, GroupVersionKind},
+    core::{ApiResource, ClusterResourceScope, GroupVersionKind, NamespaceResourceScope},
 };
 use serde::{Deserialize, Serialize};
+
+/// Whether objects of a type are in namespaces, where the type says so.
+pub(crate) fn is_namespaced<K: Resource<Scope: 'static>>() -> Option<bool> {
+    let scope = TypeId::of::<K::Scope>();
+    match () {
+        () if scope == TypeId::of::<NamespaceResourceScope>() => Some(true),
+        () if scope == TypeId::of::<ClusterResourceScope>() => Some(false),
+        () => None,
+    }
+}
 
 /// A kind: where the API server serves it, and what it is called.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

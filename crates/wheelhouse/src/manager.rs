@@ -10,7 +10,7 @@ mod settings;
 #[cfg(feature = "opentelemetry")]
 mod traces;
 
-use std::{net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
+use std::{collections::HashSet, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 use futures::future::join_all;
@@ -102,7 +102,10 @@ impl Manager {
 
     /// The program: reads the command line and does what it says.
     pub fn main(self) -> ExitCode {
-        let command = CommandLine::command().name(self.name.clone()).version(self.version.clone());
+        let command = CommandLine::command()
+            .name(self.name.clone())
+            .version(self.version.clone())
+            .after_help(settings::examples(&self.name));
         let mut arguments: Vec<_> = std::env::args_os().collect();
         // Without any verb it runs, configured by its environment.
         if arguments.len() == 1 {
@@ -132,7 +135,7 @@ impl Manager {
                 let runtime = tokio::runtime::Runtime::new().map_err(|error| {
                     Error::new(Category::Unavailable, format!("cannot start threads: {error}"))
                 })?;
-                runtime.block_on(async {
+                let outcome = runtime.block_on(async {
                     let config = Config::infer().await.map_err(|error| {
                         Error::new(
                             Category::Unavailable,
@@ -140,10 +143,25 @@ impl Manager {
                         )
                     })?;
                     self.run(config, settings, stop_on_signal()?).await
-                })?;
+                });
+                // A reconcile that hangs does not keep the process.
+                runtime.shutdown_background();
+                outcome?;
             }
         }
         Ok(())
+    }
+
+    /// Fields are owned, and metrics counted, under a controller's name.
+    fn check_names(&self) -> Result<()> {
+        let mut names = HashSet::new();
+        match self.controllers.iter().map(|controller| controller.name()).find(|name| !names.insert(name.clone())) {
+            None => Ok(()),
+            Some(name) => Err(Error::new(
+                Category::Bug,
+                format!("two controllers are called {name}: give one of them another name with .named()"),
+            )),
+        }
     }
 
     fn installation(&self) -> Installation<'_> {
@@ -160,11 +178,6 @@ impl Manager {
     pub fn declared(&self) -> Vec<Declared> {
         let registered = self.controllers.iter().flat_map(|controller| controller.declared().iter().cloned());
         let mut declared: Vec<_> = registered.collect();
-        for crd in &self.crds {
-            let (group, plural) = (&crd.spec.group, &crd.spec.names.plural);
-            declared.push(Declared::new(group, format!("{plural}/status"), &["patch"]));
-            declared.push(Declared::new(group, format!("{plural}/finalizers"), &["update"]));
-        }
         declared.push(rbac::events());
         declared
     }
@@ -211,9 +224,10 @@ impl Manager {
         let identity = format!("{}_{:08x}", host_name(), rand::random::<u32>());
         let probes = Arc::default();
         let mut controllers = Vec::new();
+        self.check_names()?;
         for (number, mut controller) in (0..).zip(self.controllers.drain(..)) {
             if let Some(workers) = settings.workers {
-                controller.set_workers(workers);
+                controller.set_workers(workers.get());
             }
             tracing::info!(
                 controller = controller.name(),
@@ -292,14 +306,12 @@ impl Working {
 
     /// Waits warm: everything is watched, and what has to be looked at is queued.
     async fn work_while_leading(self, candidate: Candidate, mut is_leading: watch::Receiver<bool>) {
+        // Whoever cannot look must not keep others from leading.
+        if self.stop.run_until_cancelled(self.cache.synced()).await.is_none() {
+            return;
+        }
         let hand_over = CancellationToken::new();
         let running_for_leader = tokio::spawn(candidate.run(hand_over.clone()));
-        let stopped = self.stop.clone();
-        stopped
-            .run_until_cancelled(async {
-                self.cache.synced().await;
-            })
-            .await;
         while !self.stop.is_cancelled() {
             if self.stop.run_until_cancelled(is_leading.wait_for(|leading| *leading)).await.is_none() {
                 break;

@@ -1,13 +1,13 @@
 //! Triggers: from a change of any object to the keys that have to be looked at.
 
-use std::sync::Arc;
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use kube::{Resource, ResourceExt as _};
 
 use crate::{
     cache::{Cached, Cause, Change},
     key::Key,
-    kind::Kind,
+    kind::{Kind, is_namespaced},
     labels::{OWNER, OWNER_KIND},
     queue::{Priority, Queue},
 };
@@ -37,7 +37,11 @@ fn passes<K: Resource>(predicates: &[Predicate<K>], change: &Change<K>) -> bool 
     let Some(new) = &change.new else { return true };
     let begins_to_go = new.meta().deletion_timestamp.is_some()
         && change.old.as_ref().is_none_or(|old| old.meta().deletion_timestamp.is_none());
-    begins_to_go || predicates.iter().all(|predicate| predicate(change.old.as_deref(), new))
+    // When in doubt, it is worth a look.
+    let lets_through = |predicate: &Predicate<K>| {
+        std::panic::catch_unwind(AssertUnwindSafe(|| predicate(change.old.as_deref(), new))).unwrap_or(true)
+    };
+    begins_to_go || predicates.iter().all(lets_through)
 }
 
 fn priority_of(cause: Cause, otherwise: Priority) -> Priority {
@@ -53,11 +57,14 @@ fn differs_in_status_only<K: Resource>(change: &Change<K>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return false };
     let (old, new) = (old.meta(), new.meta());
     old.uid == new.uid
+        // Kinds without one do not tell whether their spec changed.
+        && new.generation.is_some()
         && old.generation == new.generation
         && old.deletion_timestamp == new.deletion_timestamp
         && old.labels == new.labels
         && old.annotations == new.annotations
         && old.finalizers == new.finalizers
+        && old.owner_references == new.owner_references
 }
 
 /// For: the resource itself changed. Its own status writes are no news to a controller.
@@ -80,10 +87,10 @@ pub(crate) fn on_resource<K: Cached>(
 /// Owns: a child changed.
 pub(crate) fn on_child<K: Cached>(
     queue: Arc<Queue>,
-    owner: Kind,
+    owner: OwnerKind,
     predicates: Vec<Predicate<K>>,
 ) -> impl Fn(&Change<K>) {
-    on_other(queue, Arc::new(move |child| owner_of(child, &owner).into_iter().collect()), predicates)
+    on_other(queue, Arc::new(move |child| owner.of(child)), predicates)
 }
 
 /// Watches: something that resources depend on changed.
@@ -98,31 +105,60 @@ pub(crate) fn on_other<K: Cached>(
         }
         // What depended on it before has to hear as well.
         for object in change.old.iter().chain(&change.new) {
-            for key in map(object) {
+            let mapping = AssertUnwindSafe(|| map(object));
+            let keys = std::panic::catch_unwind(mapping).unwrap_or_else(|_| {
+                let key = Key::of(&**object);
+                tracing::error!(%key, "the function that says who depends on {key} panicked: nobody is told");
+                Vec::new()
+            });
+            for key in keys {
                 queue.add(key, priority_of(change.cause, Priority::Child));
             }
         }
     }
 }
 
-/// The resource of that kind which controls a child.
-pub(crate) fn owner_of<K: Resource>(child: &K, owner: &Kind) -> Option<Key> {
-    let reference = child.owner_references().iter().find(|reference| {
-        let group = reference.api_version.rsplit_once('/').map_or("", |(group, _)| group);
-        reference.controller == Some(true) && reference.kind == owner.kind && group == owner.group
-    });
-    if let Some(reference) = reference {
-        return Some(Key::new(child.meta().namespace.as_deref(), &reference.name));
+/// The kind of resources that own children.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnerKind {
+    kind: Kind,
+    /// Whether its resources are in namespaces; not known of every type.
+    is_namespaced: Option<bool>,
+}
+
+impl OwnerKind {
+    pub(crate) fn new<K: Cached>(kind: &Kind) -> Self {
+        Self { kind: kind.clone(), is_namespaced: is_namespaced::<K>() }
     }
-    let annotations = child.annotations();
-    if annotations.get(OWNER_KIND) != Some(&owner.qualified()) {
-        return None;
+
+    /// The resource of that kind which controls a child; two that it may be where
+    /// the scope is not known.
+    fn of<K: Resource>(&self, child: &K) -> Vec<Key> {
+        let reference = child.owner_references().iter().find(|reference| {
+            let group = reference.api_version.rsplit_once('/').map_or("", |(group, _)| group);
+            reference.controller == Some(true) && reference.kind == self.kind.kind && group == self.kind.group
+        });
+        if let Some(reference) = reference {
+            let namespace = child.meta().namespace.as_deref();
+            let beside = Key::new(namespace, &reference.name);
+            let above = Key::new(None, &reference.name);
+            return match self.is_namespaced {
+                Some(true) => vec![beside],
+                Some(false) => vec![above],
+                None if namespace.is_none() => vec![above],
+                None => vec![beside, above],
+            };
+        }
+        let annotations = child.annotations();
+        if annotations.get(OWNER_KIND) != Some(&self.kind.qualified()) {
+            return Vec::new();
+        }
+        let keys = annotations.get(OWNER).map(|owner| match owner.split_once('/') {
+            Some((namespace, name)) => Key::namespaced(namespace, name),
+            None => Key::new(None, owner),
+        });
+        keys.into_iter().collect()
     }
-    let owner = annotations.get(OWNER)?;
-    Some(match owner.split_once('/') {
-        Some((namespace, name)) => Key::namespaced(namespace, name),
-        None => Key::new(None, owner),
-    })
 }
 
 #[cfg(test)]
@@ -176,7 +212,8 @@ mod tests {
 
     #[test]
     fn an_owner_is_found_by_reference_or_by_annotation() {
-        let owner = Kind::of::<ConfigMap>(&());
+        let kind = Kind::of::<ConfigMap>(&());
+        let owner = OwnerKind::new::<ConfigMap>(&kind);
         let reference = OwnerReference {
             api_version: "v1".into(),
             kind: "ConfigMap".into(),
@@ -186,16 +223,18 @@ mod tests {
         };
         let mut child = Pod::default();
         child.metadata.namespace = Some("n".into());
-        assert_eq!(owner_of(&child, &owner), None);
+        assert_eq!(owner.of(&child), []);
         child.metadata.owner_references = Some(vec![reference.clone()]);
-        assert_eq!(owner_of(&child, &owner), Some(Key::namespaced("n", "parent")));
+        assert_eq!(owner.of(&child), [Key::namespaced("n", "parent")]);
+        let above = OwnerKind { is_namespaced: Some(false), ..owner.clone() };
+        assert_eq!(above.of(&child), [Key::new(None, "parent")], "a cluster-scoped owner");
         child.metadata.owner_references =
             Some(vec![OwnerReference { api_version: "other/v1".into(), ..reference }]);
-        assert_eq!(owner_of(&child, &owner), None, "that is another kind of the same name");
+        assert_eq!(owner.of(&child), [], "that is another kind of the same name");
         child.metadata.annotations = Some(
-            [(OWNER_KIND.to_owned(), owner.qualified()), (OWNER.to_owned(), "elsewhere/parent".to_owned())]
+            [(OWNER_KIND.to_owned(), kind.qualified()), (OWNER.to_owned(), "elsewhere/parent".to_owned())]
                 .into(),
         );
-        assert_eq!(owner_of(&child, &owner), Some(Key::namespaced("elsewhere", "parent")));
+        assert_eq!(owner.of(&child), [Key::namespaced("elsewhere", "parent")]);
     }
 }

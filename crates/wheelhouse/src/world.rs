@@ -19,6 +19,7 @@ use crate::{
     error::{Category, Error, Result},
     key::Key,
     kind::Kind,
+    labels::OWNER_UID,
     plan::Reference,
 };
 
@@ -75,13 +76,7 @@ impl World<'_> {
     /// When the kind was not registered with the controller, or a live read fails.
     pub async fn owned<K: Cached<DynamicType = ()>>(&self) -> Result<Vec<Arc<K>>> {
         let lister = self.lister::<K>(self.resource.namespace.as_deref()).await?;
-        if self.live.is_some() {
-            let elsewhere =
-                lister.owned_by(&self.resource.uid).into_iter().map(|child| child.meta().namespace.clone());
-            for namespace in elsewhere.collect::<HashSet<_>>() {
-                self.lister::<K>(namespace.as_deref()).await?;
-            }
-        }
+        self.refresh_children_elsewhere(&Kind::of::<K>(&())).await?;
         Ok(lister.owned_by(&self.resource.uid))
     }
 
@@ -102,6 +97,7 @@ impl World<'_> {
     pub async fn children(&self) -> Result<Vec<Reference>> {
         for kind in &self.listers.owned {
             self.refresh(kind, self.resource.namespace.as_deref()).await?;
+            self.refresh_children_elsewhere(kind).await?;
         }
         Ok(self.cache.children_of(&self.resource.uid, &self.listers.owned))
     }
@@ -164,6 +160,18 @@ impl World<'_> {
         }
         self.cache.refresh(kind, namespace).await?;
         done.lock().insert(part);
+        Ok(())
+    }
+
+    /// Children in other namespaces are told by a label.
+    async fn refresh_children_elsewhere(&self, kind: &Kind) -> Result<()> {
+        let Some(done) = &self.live else { return Ok(()) };
+        // No namespace is called like that.
+        let part = (kind.clone(), Some(OWNER_UID.to_owned()));
+        if !done.lock().contains(&part) {
+            self.cache.refresh_labelled(kind, &self.resource.uid).await?;
+            done.lock().insert(part);
+        }
         Ok(())
     }
 }

@@ -17,6 +17,7 @@ use crate::{
     cache::{Cause, OwnershipOf, Peek, Peeked},
     error::{Category, Error, Result},
     key::Key,
+    kind::Kind,
     labels::{APPLIED, OWNER, OWNER_KIND, OWNER_UID},
     plan::Object,
 };
@@ -31,9 +32,9 @@ struct AppliedAsWellAsCanBe {
 impl Actor<'_> {
     pub(super) async fn apply(&self, object: &Object) -> Result<Done> {
         let (mut intended, key) = self.intended(object, true)?;
-        let hash = stamp(&mut intended);
+        let hash = stamp(&mut intended, APPLIED);
         let doing = format!("apply {} {key}", object.kind);
-        self.check_watched(object)?;
+        self.check_watched("applies", &object.kind, "register the kind with .owns()")?;
         let known = match self.cache.peek(&object.kind, &key) {
             Peeked::There(known) => Some(*known),
             Peeked::NotThere => None,
@@ -58,7 +59,7 @@ impl Actor<'_> {
                 return Err(super::conflict(format!("cannot {doing}: the one of that name is still going")));
             }
         }
-        let state = known.as_ref().map(|known| self.compare(object, &intended, &key, &hash, known));
+        let state = known.as_ref().map(|known| self.compare(object, &intended, &key, (APPLIED, &hash), known));
         if let Some(State::AsApplied) = state {
             return Ok(Done::AlreadySo);
         }
@@ -72,11 +73,13 @@ impl Actor<'_> {
 
     pub(super) async fn apply_foreign(&self, object: &Object) -> Result<Done> {
         let (mut intended, key) = self.intended(object, false)?;
-        let hash = stamp(&mut intended);
+        let hash = stamp(&mut intended, &self.foreign_stamp());
         let doing = format!("apply {} {key}", object.kind);
-        self.check_watched(object)?;
+        let advice = "register the kind with .watches(), and the verb patch with .uses()";
+        self.check_watched("applies", &object.kind, advice)?;
         if let Peeked::There(known) = self.cache.peek(&object.kind, &key)
-            && let State::AsApplied = self.compare(object, &intended, &key, &hash, &known)
+            && let State::AsApplied =
+                self.compare(object, &intended, &key, (&self.foreign_stamp(), &hash), &known)
         {
             return Ok(Done::AlreadySo);
         }
@@ -127,8 +130,15 @@ impl Actor<'_> {
         Ok(())
     }
 
-    fn compare(&self, object: &Object, intended: &Value, key: &Key, hash: &str, known: &Peek) -> State {
-        if known.applied.as_deref() != Some(hash) {
+    fn compare(
+        &self,
+        object: &Object,
+        intended: &Value,
+        key: &Key,
+        (stamp, hash): (&str, &str),
+        known: &Peek,
+    ) -> State {
+        if known.stamps.get(stamp).map(String::as_str) != Some(hash) {
             return State::Different;
         }
         let Some(ownership) = &known.ownership else { return State::ChangedByOthers(None) };
@@ -148,17 +158,23 @@ impl Actor<'_> {
         }
     }
 
-    fn check_watched(&self, object: &Object) -> Result<()> {
-        match self.cache.watches(&object.kind) {
+    pub(super) fn check_watched(&self, does: &str, kind: &Kind, advice: &str) -> Result<()> {
+        match self.cache.watches(kind) {
             true => Ok(()),
             false => Err(Error::new(
                 Category::Bug,
                 format!(
-                    "the plan applies a {}, and the controller does not watch {}: register the kind with .owns()",
-                    object.kind, object.kind.plural
+                    "the plan {does} a {kind}, and the controller does not watch {}: {advice}",
+                    kind.plural
                 ),
             )),
         }
+    }
+
+    /// On an object that is not ours, others have stamps of their own.
+    fn foreign_stamp(&self) -> String {
+        let manager = hash_of(&Value::from(self.manager));
+        format!("{APPLIED}-{}", manager.get(..8).unwrap_or_default())
     }
 
     pub(super) fn check_ours(&self, doing: &str, known: &Peek) -> Result<()> {
@@ -204,11 +220,17 @@ impl Actor<'_> {
         if owned && references_reach(owner.namespace.as_deref(), namespace.as_deref()) {
             metadata.insert("ownerReferences".to_owned(), json!([self.owner_reference()]));
         } else if owned {
-            put_into(metadata, "labels", OWNER_UID, &owner.uid);
-            put_into(metadata, "annotations", OWNER, &owner.key().to_string());
-            put_into(metadata, "annotations", OWNER_KIND, &owner.kind.qualified());
+            self.mark_as_owned(metadata);
         }
         Ok((content, key))
+    }
+
+    /// Says whose a child is where Kubernetes' own references do not reach.
+    pub(super) fn mark_as_owned(&self, metadata: &mut Map<String, Value>) {
+        let owner = &self.owner.reference;
+        put_into(metadata, "labels", OWNER_UID, &owner.uid);
+        put_into(metadata, "annotations", OWNER, &owner.key().to_string());
+        put_into(metadata, "annotations", OWNER_KIND, &owner.kind.qualified());
     }
 
     pub(super) fn owner_reference(&self) -> Value {
@@ -235,15 +257,15 @@ enum State {
 
 /// Kubernetes' own references reach from a cluster-scoped owner anywhere, and
 /// from a namespaced one within its namespace.
-fn references_reach(owner: Option<&str>, child: Option<&str>) -> bool {
+pub(super) fn references_reach(owner: Option<&str>, child: Option<&str>) -> bool {
     owner.is_none() || owner == child
 }
 
-/// Writes the hash of the content onto it.
-fn stamp(content: &mut Value) -> String {
+/// Writes the hash of the content onto it, as that annotation.
+fn stamp(content: &mut Value, annotation: &str) -> String {
     let hash = hash_of(content);
     if let Some(metadata) = content.get_mut("metadata").and_then(Value::as_object_mut) {
-        put_into(metadata, "annotations", APPLIED, &hash);
+        put_into(metadata, "annotations", annotation, &hash);
     }
     hash
 }

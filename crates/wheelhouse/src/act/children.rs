@@ -1,12 +1,13 @@
 //! Create, update and adopt; and the finalizers of the resource itself.
 
 use kube::api::{Patch, PatchParams, PostParams};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{Actor, Done, built, conflict, requests};
+use super::{Actor, Done, apply::references_reach, built, conflict, requests};
 use crate::{
     cache::Cause,
     error::{Category, Error, Result},
+    labels::OWNER_UID,
     plan::{Object, Reference},
 };
 
@@ -36,24 +37,33 @@ impl Actor<'_> {
         let Some(live) = self.read(&target.kind, &target.key()).await? else {
             return Err(conflict(format!("cannot {doing}: it is gone")));
         };
-        let mut owners =
-            live.pointer("/metadata/ownerReferences").and_then(Value::as_array).cloned().unwrap_or_default();
-        if owners
-            .iter()
-            .any(|owner| owner.get("uid").and_then(Value::as_str) == Some(&self.owner.reference.uid))
-        {
+        if self.is_ours(&live) {
             return Ok(Done::AlreadySo);
         }
-        if owners.iter().any(|owner| owner.get("controller") == Some(&Value::Bool(true))) {
+        let mut references =
+            live.pointer("/metadata/ownerReferences").and_then(Value::as_array).cloned().unwrap_or_default();
+        let is_controlled =
+            references.iter().any(|owner| owner.get("controller") == Some(&Value::Bool(true)));
+        if is_controlled || owners_of(&live).any(|uid| uid != self.owner.reference.uid) {
             let message = format!("cannot {doing}: it belongs to another resource");
             return Err(Error::new(Category::NotOurs, message));
         }
-        owners.push(self.owner_reference());
-        let mut patch = json!({"metadata": {"ownerReferences": owners}});
-        let version = live.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default();
-        lock(&mut patch, &target.uid, version);
+        let mut metadata = Map::new();
+        if references_reach(self.owner.reference.namespace.as_deref(), target.namespace.as_deref()) {
+            references.push(self.owner_reference());
+            metadata.insert("ownerReferences".to_owned(), references.into());
+        } else {
+            self.mark_as_owned(&mut metadata);
+        }
+        let mut patch = json!({"metadata": metadata});
+        lock(&mut patch, &target.uid, &target.resource_version);
         self.merge(&doing, target, &patch).await?;
         Ok(Done::Changed)
+    }
+
+    /// Whether an object is a child of the resource, by reference or by label.
+    pub(super) fn is_ours(&self, live: &Value) -> bool {
+        owners_of(live).any(|uid| uid == self.owner.reference.uid)
     }
 
     pub(super) async fn add_finalizer(&self, name: &str) -> Result<Done> {
@@ -91,6 +101,14 @@ impl Actor<'_> {
             .map_err(built(doing))?;
         self.send(doing, &target.kind, request, Cause::Answer).await
     }
+}
+
+/// The UIDs of an object's owners: by reference, and by label.
+fn owners_of(live: &Value) -> impl Iterator<Item = &str> {
+    let references = live.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let by_reference = references.into_iter().flatten().filter_map(|owner| owner.get("uid"));
+    let labels = live.pointer("/metadata/labels");
+    by_reference.chain(labels.and_then(|labels| labels.get(OWNER_UID))).filter_map(Value::as_str)
 }
 
 /// The patch holds for this very object in this very version.

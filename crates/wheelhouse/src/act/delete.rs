@@ -51,7 +51,8 @@ impl Actor<'_> {
         match self.send_for_text(&doing, request).await {
             Ok(_) => {
                 // The answer does not say what became of the pod.
-                self.cache.refresh(&target.kind, target.namespace.as_deref()).await?;
+                let refreshed = self.cache.refresh(&target.kind, target.namespace.as_deref()).await;
+                refreshed.map_err(|error| Error::new(Category::LostAnswer, error.to_string()))?;
                 Ok(Done::Changed)
             }
             Err(error) if error.category() == Category::NotFound => Ok(self.gone(target)),

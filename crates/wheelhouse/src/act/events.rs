@@ -29,8 +29,10 @@ use crate::plan::{Event, EventType, Reference};
 const REMEMBERED: Duration = Duration::from_secs(600);
 /// How often a count is written.
 const COUNTED_EVERY: Duration = Duration::from_secs(60);
-/// Longer notes are refused by the API server.
-const NOTE_AT_MOST: usize = 1000;
+/// Longer notes are refused by the API server, counted in bytes.
+const NOTE_AT_MOST: usize = 1024;
+/// Leaves room for the time in the name of an event.
+const NAME_AT_MOST: usize = 220;
 
 /// Publishes the events of one controller.
 #[derive(Clone)]
@@ -66,13 +68,15 @@ impl Events {
         }
     }
 
-    /// Tells. That it could not be told is logged, and no reason to fail.
-    pub(crate) async fn publish(&self, about: &Reference, event: &Event) {
+    /// Tells, and says whether it is news. That it could not be told is logged,
+    /// and no reason to fail.
+    pub(crate) async fn publish(&self, about: &Reference, event: &Event) -> bool {
         let decision = self.decide(about, event, Instant::now());
+        let is_new = matches!(decision, Decision::Create(_));
         let namespace = about.namespace.as_deref().unwrap_or("default");
         let events: Api<KubernetesEvent> = Api::namespaced(self.client.clone(), namespace);
         let published = match decision {
-            Decision::Nothing => return,
+            Decision::Nothing => return false,
             Decision::Create(name) => {
                 events.create(&PostParams::default(), &self.object(&name, about, event)).await.map(|_| ())
             }
@@ -83,8 +87,11 @@ impl Events {
             }
         };
         if let Err(error) = published {
+            // Whoever says the same again begins anew.
+            self.told.lock().remove(&(about.uid.clone(), event.clone()));
             tracing::warn!(key = %about.key(), reason = event.reason, "cannot publish an event: {error}");
         }
+        is_new
     }
 
     fn decide(&self, about: &Reference, event: &Event, now: Instant) -> Decision {
@@ -92,7 +99,7 @@ impl Events {
         told.retain(|_, told| now - told.first < REMEMBERED);
         match told.get_mut(&(about.uid.clone(), event.clone())) {
             None => {
-                let name = format!("{}.{:x}", about.name, Timestamp::now().as_nanosecond());
+                let name = format!("{}.{:x}", cut(&about.name, NAME_AT_MOST), Timestamp::now().as_nanosecond());
                 let first = Told { name: name.clone(), times: 1, first: now, written: now };
                 told.insert((about.uid.clone(), event.clone()), first);
                 Decision::Create(name)
@@ -121,7 +128,7 @@ impl Events {
             },
             type_: Some(kind.to_owned()),
             reason: Some(event.reason.clone()),
-            note: Some(event.note.chars().take(NOTE_AT_MOST).collect()),
+            note: Some(note(&event.note)),
             action: Some("Reconcile".to_owned()),
             event_time: Some(MicroTime(Timestamp::now())),
             regarding: Some(ObjectReference {
@@ -137,5 +144,31 @@ impl Events {
             reporting_instance: Some(self.instance.clone()),
             ..KubernetesEvent::default()
         }
+    }
+}
+
+/// The beginning of a text, so many bytes at most.
+fn cut(text: &str, at_most: usize) -> &str {
+    text.get(..text.floor_char_boundary(at_most)).unwrap_or(text)
+}
+
+/// A text that is not too long, or as much of it as fits and a sign that there is more.
+fn note(text: &str) -> String {
+    const MORE: &str = " ...";
+    match text.len() <= NOTE_AT_MOST {
+        true => text.to_owned(),
+        false => format!("{}{MORE}", cut(text, NOTE_AT_MOST - MORE.len())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_that_is_too_long_is_cut_between_two_characters_and_says_so() {
+        assert_eq!(note("short"), "short");
+        let long = note(&"\u{e4}".repeat(600));
+        assert!(long.len() <= NOTE_AT_MOST && long.ends_with("\u{e4} ..."), "{long}");
     }
 }

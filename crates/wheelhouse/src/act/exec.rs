@@ -23,19 +23,23 @@ impl Actor<'_> {
     }
 
     async fn run(&self, doing: &str, exec: &Exec) -> Result<Done> {
-        let pods: Api<Pod> =
-            Api::namespaced(self.client.clone(), exec.pod.namespace.as_deref().unwrap_or("default"));
+        let Some(namespace) = &exec.pod.namespace else {
+            return Err(Error::new(Category::Bug, format!("cannot {doing}: the pod has no namespace")));
+        };
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let live = pods.get_opt(&exec.pod.name).await.map_err(Error::api(doing))?;
         if live.and_then(|pod| pod.metadata.uid).as_ref() != Some(&exec.pod.uid) {
             return Err(conflict(format!("cannot {doing}: it is another pod now")));
         }
-        let params = AttachParams::default().container(&exec.container).stdin(false);
+        let params = AttachParams::default().container(&exec.container).stdin(false).stdout(false);
         let mut running =
             pods.exec(&exec.pod.name, &exec.command, &params).await.map_err(Error::write(doing))?;
         let mut complaint = String::new();
-        if let Some(stderr) = running.stderr() {
-            // What it says is for the error message only.
-            let _ = stderr.take(OUTPUT_KEPT).read_to_string(&mut complaint).await;
+        if let Some(mut stderr) = running.stderr() {
+            // What it says is for the error message only. All of it is read: a
+            // command that cannot get rid of its output does not end.
+            let _ = (&mut stderr).take(OUTPUT_KEPT).read_to_string(&mut complaint).await;
+            let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
         }
         let status = match running.take_status() {
             Some(status) => status.await,

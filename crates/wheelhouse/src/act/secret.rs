@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{Actor, Done};
 use crate::{
     cache::Peeked,
-    error::Result,
+    error::{Category, Error, Result},
     key::Key,
     kind::Kind,
     plan::{EnsureSecret, Object, Reference, SecretValue},
@@ -16,6 +16,7 @@ use crate::{
 /// This Secret was seen to hold these values.
 struct Complete {
     uid: String,
+    version: String,
     secret: EnsureSecret,
 }
 
@@ -23,9 +24,11 @@ impl Actor<'_> {
     pub(super) async fn ensure_secret(&self, secret: &EnsureSecret) -> Result<Done> {
         let kind = Kind::of::<k8s_openapi::api::core::v1::Secret>(&());
         let key = Key::new(self.owner.reference.namespace.as_deref(), &secret.name);
+        let advice = "register them with .owns::<PartialObjectMeta<Secret>>()";
+        self.check_watched("ensures", &kind, advice)?;
         let learned = self.learned.get::<Complete>(&kind, &key);
         if let (Peeked::There(known), Some(learned)) = (self.cache.peek(&kind, &key), learned)
-            && known.reference.uid == learned.uid
+            && (&known.reference.uid, &known.reference.resource_version) == (&learned.uid, &learned.version)
             && learned.secret == *secret
         {
             return Ok(Done::AlreadySo);
@@ -35,7 +38,9 @@ impl Actor<'_> {
             Some(live) => self.complete_secret(&kind, secret, &live).await?,
         };
         if let Peeked::There(known) = self.cache.peek(&kind, &key) {
-            self.learned.insert(&kind, &key, Complete { uid: known.reference.uid, secret: secret.clone() });
+            let Reference { uid, resource_version, .. } = known.reference;
+            let complete = Complete { uid, version: resource_version, secret: secret.clone() };
+            self.learned.insert(&kind, &key, complete);
         }
         Ok(done)
     }
@@ -49,7 +54,8 @@ impl Actor<'_> {
         self.create(&object).await
     }
 
-    /// Adds what is missing, and leaves alone what is there.
+    /// Adds what is missing, and leaves alone what is there. Somebody else's Secret
+    /// will do if it is complete; nothing is written into it.
     async fn complete_secret(&self, kind: &Kind, secret: &EnsureSecret, live: &Value) -> Result<Done> {
         let there = live.get("data").and_then(Value::as_object);
         let missing =
@@ -57,6 +63,14 @@ impl Actor<'_> {
         let missing: Map<_, _> = missing.map(|(name, value)| (name.clone(), made(value))).collect();
         if missing.is_empty() {
             return Ok(Done::AlreadySo);
+        }
+        if !self.is_ours(live) {
+            let keys: Vec<_> = missing.keys().map(String::as_str).collect();
+            let why = "was not made by this resource, and lacks";
+            return Err(Error::new(
+                Category::NotOurs,
+                format!("Secret {} {why} {}: add what is missing, or remove it", secret.name, keys.join(", ")),
+            ));
         }
         let text = |pointer| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         let target = Reference {

@@ -3,9 +3,11 @@
 
 use std::{
     any::Any,
+    collections::BTreeMap,
     fmt::Debug,
     hash::Hash,
     num::NonZeroU64,
+    panic::AssertUnwindSafe,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -31,7 +33,14 @@ use super::{
     store::{Origin, Put, Store, version_of},
     wire::Wire,
 };
-use crate::{backoff::Backoff, error::Error, key::Key, kind::Kind, labels::APPLIED, plan::Reference};
+use crate::{
+    backoff::Backoff,
+    error::Error,
+    key::Key,
+    kind::{Kind, is_namespaced},
+    labels::{APPLIED, OWNER_UID},
+    plan::Reference,
+};
 
 /// How many objects are asked for at a time.
 const PAGE: u32 = 500;
@@ -180,7 +189,10 @@ impl<K: Cached> Informer<K> {
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => {
-                    backoff.reset();
+                    // A list that begins has not succeeded yet.
+                    if matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_)) {
+                        backoff.reset();
+                    }
                     if matches!(event, Event::InitDone) {
                         self.finish_list(&part).await;
                         if initial {
@@ -191,7 +203,11 @@ impl<K: Cached> Informer<K> {
                             tracing::info!(kind = %self.kind, "watching {} again", self.kind.plural);
                         }
                     } else {
-                        self.note_event(event, &part, initial);
+                        // Code of the operator runs in here: what decides whom to tell.
+                        let noting = AssertUnwindSafe(|| self.note_event(event, &part, initial));
+                        if std::panic::catch_unwind(noting).is_err() {
+                            tracing::error!(kind = %self.kind, "an index or a trigger panicked: its operator has a bug");
+                        }
                     }
                 }
                 Err(error) => {
@@ -277,16 +293,25 @@ impl<K: Cached> Informer<K> {
         Ok(())
     }
 
-    /// Reads all objects of a namespace (or all there are) from the API server into the store.
-    async fn list_live(&self, namespace: Option<&str>) -> kube::Result<()> {
+    /// Reads all objects of a namespace (or all there are) from the API server into
+    /// the store; of an owner, only those that are labelled as its own.
+    async fn list_live(&self, namespace: Option<&str>, owner: Option<&str>) -> kube::Result<()> {
+        let is_asked_for = |object: &K| {
+            owner.is_none_or(|owner| object.labels().get(OWNER_UID).is_some_and(|label| label == owner))
+        };
         let known: Vec<_> = {
             let store = self.store.read();
-            store
-                .list(namespace)
-                .map(|object| (Key::of(&*object), object.uid(), version_of(&*object)))
-                .collect()
+            let objects = store.list(namespace).filter(|object| is_asked_for(object));
+            objects.map(|object| (Key::of(&*object), object.uid(), version_of(&*object))).collect()
         };
         let mut params = self.selection.list_params().limit(PAGE);
+        if let Some(owner) = owner {
+            let label = format!("{OWNER_UID}={owner}");
+            params.label_selector = Some(match params.label_selector {
+                Some(selector) => format!("{selector},{label}"),
+                None => label,
+            });
+        }
         let mut listed = std::collections::HashSet::new();
         let version = loop {
             let page = self.api(namespace).list(&params).await?;
@@ -322,8 +347,8 @@ impl<K: Cached> Informer<K> {
 #[derive(Debug, Clone)]
 pub(crate) struct Peek {
     pub(crate) reference: Reference,
-    /// The hash of what was applied last.
-    pub(crate) applied: Option<String>,
+    /// The hashes of what was applied last, by the annotations that hold them.
+    pub(crate) stamps: BTreeMap<String, String>,
     /// The UIDs of its owners, the controller among them.
     pub(crate) owners: Vec<String>,
     pub(crate) controller: Option<String>,
@@ -349,6 +374,8 @@ pub(crate) trait AnyInformer: Send + Sync {
     fn peek(&self, key: &Key) -> Option<Peek>;
     fn children_of(&self, uid: &str) -> Vec<Reference>;
     fn refresh<'a>(&'a self, namespace: Option<&'a str>) -> BoxFuture<'a, Result<(), Error>>;
+    /// Reads what is labelled with the UID of this owner.
+    fn refresh_labelled<'a>(&'a self, owner: &'a str) -> BoxFuture<'a, Result<(), Error>>;
     /// How many objects it holds, and about how many bytes they take.
     fn size(&self) -> (u64, u64);
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
@@ -420,7 +447,12 @@ impl<K: Cached> AnyInformer for Informer<K> {
         let object = store.get(key)?;
         Some(Peek {
             reference: Reference::to(&self.kind, &*object),
-            applied: object.annotations().get(APPLIED).cloned(),
+            stamps: object
+                .annotations()
+                .iter()
+                .filter(|(name, _)| name.starts_with(APPLIED))
+                .map(|(name, hash)| (name.clone(), hash.clone()))
+                .collect(),
             owners: super::lister::owners(&*object),
             controller: object
                 .owner_references()
@@ -439,13 +471,25 @@ impl<K: Cached> AnyInformer for Informer<K> {
     fn refresh<'a>(&'a self, namespace: Option<&'a str>) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             for part in self.namespaces.parts() {
+                let namespace = namespace.filter(|_| is_namespaced::<K>() != Some(false));
                 let asked = match (part.as_deref(), namespace) {
                     (None, asked) => asked,
                     (Some(part), None) => Some(part),
                     (Some(part), Some(asked)) if part == asked => Some(part),
                     _ => continue,
                 };
-                self.list_live(asked).await.map_err(Error::api(format!("list {}", self.kind.plural)))?;
+                self.list_live(asked, None).await.map_err(Error::api(format!("list {}", self.kind.plural)))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn refresh_labelled<'a>(&'a self, owner: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            for part in self.namespaces.parts() {
+                self.list_live(part.as_deref(), Some(owner))
+                    .await
+                    .map_err(Error::api(format!("list {}", self.kind.plural)))?;
             }
             Ok(())
         })

@@ -230,7 +230,11 @@ impl<K: Resource + Serialize + DeserializeOwned> Store<K> {
         if uid.is_some() && known_uid.is_some() && known_uid != uid {
             return None;
         }
-        let uid = uid.or(known_uid);
+        // What was never seen needs no mark, and one without a UID would keep its successors out.
+        let uid = Some(uid.or(known_uid)?);
+        if !self.objects.contains_key(key) && uid.is_some_and(|uid| self.gone_set.contains(&uid)) {
+            return None;
+        }
         let during = self.relists.keys().cloned().collect();
         self.deleted.insert(key.clone(), Deleted { uid, during });
         self.remove(key)

@@ -11,11 +11,11 @@ use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::SelectA
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
+use tokio::{runtime::Handle, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::{Controller, Surroundings, Work, apart::apart};
+use super::{Controller, Surroundings, Work};
 use crate::{
     act::{Actor, Done, Learned, Owner, events::Events, pick},
     cache::Lister,
@@ -24,11 +24,14 @@ use crate::{
     kind::Kind,
     metrics::ControllerMetrics,
     operator::{Acting, Operator},
-    plan::{Event, Plan, Reference},
+    plan::{Event, Plan, Reference, Step},
     queue::{Finished, Priority, Queue},
-    triggers::on_resource,
+    triggers::{OwnerKind, on_resource},
     world::{Failure, Listers, World},
 };
+
+/// Longer than any process runs.
+const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// A controller that was started.
 pub(crate) struct Running<O: Operator> {
@@ -63,10 +66,11 @@ impl<O: Operator> Running<O> {
         let lister = cache.lister_of::<O::Resource>(controller.dynamic.clone(), controller.selection);
         let on_resource = on_resource(queue.clone(), surroundings.number, controller.predicates);
         lister.informer().subscribe(Arc::new(on_resource));
+        let owner = OwnerKind::new::<O::Resource>(&kind);
         let mut listers = Listers::default();
         listers.add(&controller.dynamic, lister.clone());
         for register in controller.registrations {
-            register(cache, &mut listers, &kind, &queue);
+            register(cache, &mut listers, &owner, &queue);
         }
         let mut external: SelectAll<_> = controller.external.into_iter().collect();
         let triggered = queue.clone();
@@ -96,17 +100,22 @@ impl<O: Operator> Running<O> {
     }
 
     /// Works on a key that was taken, and then on others for as long as there are any.
-    async fn work_from(self: Arc<Self>, key: Key, stop: CancellationToken) {
+    ///
+    /// Blocks its thread, which nobody else needs: whatever the operator's code does
+    /// there, and however long it takes, keeps only its own resource waiting.
+    fn work_from(self: Arc<Self>, key: Key, ends: Ends) {
         let mut next = Some(key);
         while let Some(key) = next {
-            self.work_on(key, &stop).await;
-            next = if stop.is_cancelled() { None } else { self.queue.take() };
+            let working = ends.broken_off.run_until_cancelled(self.work_on(key, &ends.stop));
+            Handle::current().block_on(working);
+            let is_over = ends.stop.is_cancelled() || ends.broken_off.is_cancelled();
+            next = if is_over { None } else { self.queue.take() };
         }
     }
 
     /// Works on one key, from the moment it was taken to the moment it is done.
     async fn work_on(self: &Arc<Self>, key: Key, stop: &CancellationToken) {
-        let taken = Taken { queue: self.queue.clone(), key: Some(key.clone()) };
+        let taken = Taken { running: self, key: Some(key.clone()) };
         let Some(resource) = self.lister.get(&key) else {
             self.doubtful.lock().remove(&key);
             self.failures.lock().remove(&key);
@@ -117,8 +126,14 @@ impl<O: Operator> Running<O> {
             None => None,
             Some((exclusion, shared_key)) => {
                 let (queue, again) = (self.queue.clone(), key.clone());
-                let exclusive =
-                    exclusion.take(shared_key(&resource), move || queue.add(again, Priority::Child));
+                let sharing = AssertUnwindSafe(|| shared_key(&resource));
+                let Ok(shared) = std::panic::catch_unwind(sharing) else {
+                    self.metrics.panics.inc();
+                    let error = Error::new(Category::Panic, "the function for the shared key panicked");
+                    self.note_failure(&key, &resource, &error);
+                    return taken.done(Finished::Failed(Category::Panic));
+                };
+                let exclusive = exclusion.take(shared, move || queue.add(again, Priority::Child));
                 if exclusive.is_none() {
                     return taken.done(Finished::PutOff);
                 }
@@ -218,7 +233,7 @@ impl<O: Operator> Running<O> {
         if is_live {
             self.doubtful.lock().remove(key);
         }
-        let plan = apart(|| tracing::debug_span!("analyse").in_scope(|| self.operator.analyse(&seen))).await;
+        let plan = tracing::debug_span!("analyse").in_scope(|| self.operator.analyse(&seen));
         plan.check()?;
         self.act(&resource, reference, plan, stop).await
     }
@@ -252,24 +267,28 @@ impl<O: Operator> Running<O> {
             }
             _ => Ok(Done::AlreadySo),
         };
-        for event in &plan.events {
-            self.events.publish(&owner.reference, event).await;
+        let is_complete = carried_out?;
+        // They tell what the plan did, so they are told when it was done.
+        for event in plan.events.iter().filter(|_| is_complete) {
+            if self.events.publish(&owner.reference, event).await {
+                tracing::info!(reason = event.reason, "{}", event.note);
+            }
         }
-        carried_out?;
         written?;
         Ok(plan.look_again_after)
     }
 
+    /// Carries out the steps; all of them, unless it is to stop.
     async fn carry_out(
         &self,
         actor: &Actor<'_>,
         plan: &Plan<O::Action>,
         stop: &CancellationToken,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         for planned in &plan.steps {
             if stop.is_cancelled() {
                 tracing::info!("stopping before: {}", planned.step);
-                return Ok(());
+                return Ok(false);
             }
             let context = Acting {
                 client: actor.client,
@@ -279,6 +298,10 @@ impl<O: Operator> Running<O> {
             let span = tracing::debug_span!("act", step = planned.step.name(), because = planned.because);
             let carrying_out = actor.carry_out(&planned.step, |action| self.operator.act(action, &context));
             let done = carrying_out.instrument(span).await;
+            if matches!(planned.step, Step::Act(_)) {
+                // What it wrote, the cache does not know.
+                self.doubtful.lock().insert(actor.owner.reference.key());
+            }
             let result = match &done {
                 Ok(Done::AlreadySo) => "unchanged",
                 Ok(Done::Changed | Done::Restored { .. }) => "done",
@@ -296,36 +319,47 @@ impl<O: Operator> Running<O> {
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 
+/// When work ends.
+#[derive(Clone)]
+struct Ends {
+    /// After the step that is under way.
+    stop: CancellationToken,
+    /// At once.
+    broken_off: CancellationToken,
+}
+
 /// A key that is being worked on. If the work is broken off, because this
-/// process does not lead any more, it has to be done again.
-struct Taken {
-    queue: Arc<Queue>,
+/// process does not lead any more, it has to be done again, and what became of
+/// a write that was under way is not known.
+struct Taken<'a, O: Operator> {
+    running: &'a Running<O>,
     key: Option<Key>,
 }
 
-impl Taken {
+impl<O: Operator> Taken<'_, O> {
     fn done(mut self, finished: Finished) {
         if let Some(key) = self.key.take() {
-            self.queue.done(&key, finished);
+            self.running.queue.done(&key, finished);
         }
     }
 }
 
-impl Drop for Taken {
+impl<O: Operator> Drop for Taken<'_, O> {
     fn drop(&mut self) {
         if let Some(key) = self.key.take() {
-            self.queue.done(&key, Finished::PutOff);
-            self.queue.add(key, Priority::Child);
+            self.running.doubtful.lock().insert(key.clone());
+            self.running.queue.done(&key, Finished::PutOff);
+            self.running.queue.add(key, Priority::Child);
         }
     }
 }
 
 fn gives_up_the_resource<A>(plan: &Plan<A>) -> bool {
-    plan.steps.iter().any(|planned| matches!(planned.step, crate::plan::Step::RemoveFinalizer(_)))
+    plan.steps.iter().any(|planned| matches!(planned.step, Step::RemoveFinalizer(_)))
 }
 
 fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
@@ -337,11 +371,16 @@ impl<O: Operator> Work for Running<O> {
     fn work(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             let mut workers = JoinSet::new();
-            let mut resync = tokio::time::interval(self.resync);
+            let ends = Ends { stop: stop.clone(), broken_off: CancellationToken::new() };
+            // If this is dropped, so is what runs.
+            let _break_off = ends.broken_off.clone().drop_guard();
+            let every = if self.resync.is_zero() { NEVER } else { self.resync };
+            let mut resync = tokio::time::interval(every);
             resync.tick().await;
             while !stop.is_cancelled() {
                 while let Some(key) = self.queue.take() {
-                    workers.spawn(self.clone().work_from(key, stop.clone()));
+                    let (worker, ends) = (self.clone(), ends.clone());
+                    workers.spawn_blocking(move || worker.work_from(key, ends));
                 }
                 tokio::select! {
                     () = self.queue.changed() => {}

@@ -9,7 +9,7 @@ use crate::{
     cache::{Cache, Cached, Selection},
     kind::Kind,
     queue::Queue,
-    triggers::{MapFunction, Predicate, on_child, on_other},
+    triggers::{MapFunction, OwnerKind, Predicate, on_child, on_other},
     world::Listers,
 };
 
@@ -30,12 +30,23 @@ impl Declared {
         Self { group: group.into(), resource: resource.into(), verbs: verbs.to_vec() }
     }
 
-    pub(super) fn resource(kind: Kind) -> Self {
-        Self::new(kind.group, kind.plural, &["get", "list", "watch", "patch"])
+    /// The kind itself, its status, and, where the API server asks for that of
+    /// whoever owns a child of it, its finalizers.
+    pub(super) fn resource(kind: &Kind) -> Vec<Self> {
+        let (group, plural) = (&kind.group, &kind.plural);
+        vec![
+            Self::new(group, plural, &["get", "list", "watch", "patch"]),
+            Self::new(group, format!("{plural}/status"), &["patch"]),
+            Self::new(group, format!("{plural}/finalizers"), &["update"]),
+        ]
     }
 
     pub(super) fn owned(kind: Kind) -> Self {
         Self::new(kind.group, kind.plural, &["get", "list", "watch", "create", "patch", "delete"])
+    }
+
+    pub(super) fn once_owned(kind: Kind) -> Self {
+        Self::new(kind.group, kind.plural, &["get", "list", "watch", "delete"])
     }
 
     pub(super) fn watched(kind: Kind) -> Self {
@@ -44,7 +55,7 @@ impl Declared {
 }
 
 /// Opens a kind in the cache and connects it with the queue.
-pub(super) type Registration = Box<dyn FnOnce(&Cache, &mut Listers, &Kind, &Arc<Queue>) + Send>;
+pub(super) type Registration = Box<dyn FnOnce(&Cache, &mut Listers, &OwnerKind, &Arc<Queue>) + Send>;
 
 pub(super) fn owns<K: Cached>(
     dynamic: K::DynamicType,

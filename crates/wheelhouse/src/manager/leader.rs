@@ -154,7 +154,11 @@ impl Candidate {
         let written = match self.leases.get_opt(&self.settings.lease).await? {
             None => self.leases.create(&PostParams::default(), &self.lease(None)).await,
             Some(lease) => match self.judge(&lease, boot_time()) {
-                Claim::Wait => return Ok(()),
+                Claim::Wait => {
+                    // Even if our time is not up: somebody took it from us.
+                    self.fence.close();
+                    return Ok(());
+                }
                 Claim::Take => {
                     let new = self.lease(Some(lease));
                     self.leases.replace(&self.settings.lease, &PostParams::default(), &new).await

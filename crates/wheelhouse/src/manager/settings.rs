@@ -1,19 +1,34 @@
-//! How an operator is configured: by flags, and by environment variables of the
-//! same names.
+//! How an operator is configured: by flags, and by the environment variables that
+//! `--help` names.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, num::NonZeroUsize};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// The command line of every operator.
 #[derive(Debug, Parser)]
-#[command(after_help = "Examples:
-  gordon-operator run --namespace team-a --namespace team-b
-  gordon-operator run --install-crds --no-leader-election     (on a laptop, with your kubeconfig)
-  gordon-operator manifests --image registry.example.com/gordon-operator:1.0 | kubectl apply -f -")]
 pub(super) struct CommandLine {
     #[command(subcommand)]
     pub(super) verb: Verb,
+}
+
+/// How the program of that name is called.
+pub(super) fn examples(name: &str) -> String {
+    format!(
+        "\
+Examples:
+  # on a laptop, with your kubeconfig
+  {name} run --install-crds --no-leader-election
+
+  # in two namespaces only
+  {name} run --namespace team-a --namespace team-b
+
+  # all that installs it
+  {name} manifests --image registry.example.com/{name}:1.0 | kubectl apply -f -
+
+  # what it may do, in one namespace
+  {name} rbac --namespace team-a"
+    )
 }
 
 /// What an operator's binary can do.
@@ -73,7 +88,7 @@ pub struct RunSettings {
     pub listen: SocketAddr,
     /// How many resources of a controller are worked on at the same time
     #[arg(long, env = "WORKERS", value_name = "N")]
-    pub workers: Option<usize>,
+    pub workers: Option<NonZeroUsize>,
     /// How logs are written
     #[arg(long, env = "LOG_FORMAT", value_enum, default_value_t = LogFormat::Readable)]
     pub log_format: LogFormat,

@@ -67,7 +67,9 @@ pub struct Object {
 impl Object {
     /// A typed object.
     pub fn of<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Self {
-        Self::new(Kind::of::<K>(&()), serde_json::to_value(object).unwrap_or_default())
+        let kind = Kind::of::<K>(&());
+        // What is no JSON has no name, and the step says that.
+        Self::new(kind, serde_json::to_value(object).unwrap_or_default())
     }
 
     /// An object of a kind that is known only at run time.

@@ -20,6 +20,9 @@ use tokio::time::Instant;
 
 use crate::{error::Category, key::Key};
 
+/// Not worth a look.
+const FEW: usize = 64;
+
 /// Why a key has to be looked at; the higher goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
@@ -143,6 +146,18 @@ impl State {
         self.ticket += 1;
         entry.timer = Some((self.ticket, due));
         self.timers.push(Reverse((due, self.ticket, key)));
+        self.drop_void_timers();
+    }
+
+    /// A timer that an event made void stays in line until it is due, or until
+    /// there are too many of them.
+    fn drop_void_timers(&mut self) {
+        if self.timers.len() > 2 * self.entries.len() + FEW {
+            let Self { timers, entries, .. } = self;
+            timers.retain(|Reverse((due, ticket, key))| {
+                entries.get(key).is_some_and(|entry| entry.timer == Some((*ticket, *due)))
+            });
+        }
     }
 
     /// When there may be something to take without anybody adding it.
@@ -387,6 +402,19 @@ mod tests {
         state.add(key("b"), Priority::Child, now);
         assert_eq!(names(&mut state, now), ["b"]);
         assert_eq!(names(&mut state, later), ["a"], "b's timer is void");
+    }
+
+    #[test]
+    fn timers_that_are_void_do_not_pile_up() {
+        let now = Instant::now();
+        let mut state = State::new(1, 1, Duration::from_secs(1));
+        for _ in 0..1_000 {
+            state.add_at(key("a"), now + Duration::from_secs(3600));
+            state.add(key("a"), Priority::Change, now);
+            state.take(now).unwrap();
+            state.done(&key("a"), Finished::Done, now);
+        }
+        assert!(state.timers.len() <= FEW + 3, "{}", state.timers.len());
     }
 
     #[test]

@@ -58,6 +58,8 @@ struct Target {
     asked: Option<Instant>,
     read: Instant,
     is_running: bool,
+    /// Who wants to hear of a change.
+    waiting: Vec<Box<dyn FnOnce() + Send>>,
 }
 
 impl Default for Probes {
@@ -81,12 +83,16 @@ impl Probes {
             asked: None,
             read: Instant::now(),
             is_running: false,
+            waiting: Vec::new(),
         });
         target.read = Instant::now();
         let known = target.known.clone();
         if !target.is_running && target.asked.is_none_or(|asked| asked.elapsed() >= probe.fresh_for()) {
             target.is_running = true;
-            tokio::spawn(self.clone().ask(id, probe, on_change));
+            tokio::spawn(self.clone().ask(id, probe));
+        }
+        if target.is_running {
+            target.waiting.push(Box::new(on_change));
         }
         drop(targets);
         known
@@ -95,7 +101,7 @@ impl Probes {
             .unwrap_or_else(|| unknown("asked as something else".to_owned()))
     }
 
-    async fn ask<P: Probe>(self: Arc<Self>, id: String, probe: P, on_change: impl FnOnce()) {
+    async fn ask<P: Probe>(self: Arc<Self>, id: String, probe: P) {
         // Closed only when the process ends.
         let _slot = self.slots.clone().acquire_owned().await;
         let limit = probe.time_out();
@@ -110,7 +116,7 @@ impl Probes {
         let mut targets = self.targets.lock();
         let Some(target) = targets.get_mut(&id) else { return };
         target.is_running = false;
-        target.asked = Some(Instant::now());
+        let is_first = target.asked.replace(Instant::now()).is_none();
         let before = target.known.downcast_ref::<Known<P::Answer>>();
         let (says_the_same, answer) = match (before, answer) {
             (Some(Known::Value { value: old, .. }), Known::Value { value, at }) => {
@@ -118,15 +124,16 @@ impl Probes {
             }
             (Some(Known::Absent), Known::Absent) => (true, Known::Absent),
             // Unknown since the first time that there was no answer.
-            (Some(Known::Unknown { since, .. }), Known::Unknown { why, .. }) if target.asked.is_some() => {
+            (Some(Known::Unknown { since, .. }), Known::Unknown { why, .. }) if !is_first => {
                 (true, Known::Unknown { why, since: *since })
             }
             (_, answer) => (false, answer),
         };
         target.known = Arc::new(answer);
+        let waiting = std::mem::take(&mut target.waiting);
         drop(targets);
         if !says_the_same {
-            on_change();
+            waiting.into_iter().for_each(|tell| tell());
         }
     }
 }
@@ -209,13 +216,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_target_that_hangs_is_asked_once_at_a_time_and_stays_unknown() {
-        let bench = Bench::new();
+        let mut bench = Bench::new();
         for _ in 0..10 {
             assert!(bench.read(Ok(Some(1)), true).is_unknown());
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
         assert_eq!(bench.asked.load(Ordering::SeqCst), 1);
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        bench.changes.recv().await.unwrap();
         let Known::Unknown { why, .. } = bench.read(Ok(Some(1)), true) else { panic!("it never answered") };
         assert_eq!(why, "no answer within 50ms");
     }

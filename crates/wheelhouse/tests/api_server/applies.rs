@@ -322,3 +322,30 @@ async fn on_an_object_that_is_not_ours_nothing_is_forced() {
     assert_eq!(shared.get("shared").await.unwrap().data.unwrap()["x"], "theirs");
     operating.stop().await;
 }
+
+#[tokio::test]
+async fn two_controllers_share_an_object_that_is_neithers() {
+    let place = Place::new("two-foreign").await;
+    let foreign = |field: &'static str| {
+        Widgets::new(move |_: &Seen| {
+            let mut plan = Plan::new();
+            plan.step(Step::ApplyForeign(Object::of(&config_map("shared", &[(field, "1")]))), "it is shared");
+            plan
+        })
+        .controller()
+        .named(field)
+    };
+    let shared = place.config_maps();
+    shared.create(&PostParams::default(), &config_map("shared", &[("theirs", "1")])).await.unwrap();
+    place.create("a", 1).await;
+    let (one, other) = (place.start(foreign("one")).await, place.start(foreign("other")).await);
+    eventually("both are in it", async || shared.get("shared").await.unwrap().data.unwrap().len() == 3).await;
+    quiet().await;
+    let mark = place.namespace.mark().await.unwrap();
+    place.resize(2).await;
+    quiet().await;
+    let calls = place.identity.requests_since(&mark).await.unwrap().filter(|request| request.verb != "watch");
+    assert!(calls.is_empty(), "{calls:?}");
+    one.stop().await;
+    other.stop().await;
+}

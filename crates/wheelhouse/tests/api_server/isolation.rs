@@ -10,9 +10,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use wheelhouse::{Controller, ControllerSettings, Exclusion, Key, Plan, queue::QueueSettings};
+use wheelhouse::{
+    Controller, ControllerSettings, Exclusion, Key, Plan,
+    k8s_openapi::api::core::v1::Secret,
+    kube::{
+        Api, ResourceExt as _,
+        api::{ObjectMeta, PostParams},
+    },
+    queue::QueueSettings,
+};
 
-use super::widgets::{Place, Widgets, eventually};
+use super::widgets::{Place, Widgets, eventually, one_config_map};
 
 const WORKERS: usize = 4;
 const OTHERS: usize = 1_000;
@@ -74,7 +82,7 @@ async fn latencies(place: &Place, trouble: &[&str]) -> (Duration, Duration) {
     (waits[OTHERS / 2], waits[OTHERS * 99 / 100])
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn as_many_hanging_panicking_and_blocking_resources_as_workers_leave_the_latency_of_others_as_it_was() {
     let place = Place::new("isolation").await;
     for number in 0..OTHERS {
@@ -165,4 +173,33 @@ async fn a_key_is_never_worked_on_twice_at_the_same_time_and_shared_keys_exclude
     assert_eq!(overlaps.load(Ordering::SeqCst), 0);
     stop.cancel();
     started.finished().await;
+}
+
+#[tokio::test]
+async fn a_map_and_a_predicate_that_panic_do_not_end_the_watch() {
+    let place = Place::new("panicking-maps").await;
+    let namespace = place.namespace.name().to_owned();
+    let controller = Widgets::new(one_config_map)
+        .controller()
+        .when(Arc::new(|_, widget| match widget.spec.size {
+            13 => panic!("as the test says"),
+            _ => true,
+        }))
+        .watches::<Secret, _>(move |secret| match secret.name_any().as_str() {
+            "bad" => panic!("as the test says"),
+            _ => vec![Key::namespaced(&namespace, "a")],
+        });
+    let operating = place.start(controller).await;
+    place.create("a", 1).await;
+    eventually("it works", async || place.is_resized(1).await).await;
+    place.resize(13).await;
+    eventually("when in doubt, it looks", async || place.is_resized(13).await).await;
+    let secrets: Api<Secret> = Api::default_namespaced(place.client.clone());
+    for name in ["bad", "good"] {
+        let metadata = ObjectMeta { name: Some(name.to_owned()), ..Default::default() };
+        secrets.create(&PostParams::default(), &Secret { metadata, ..Default::default() }).await.unwrap();
+    }
+    place.resize(2).await;
+    eventually("the watch goes on", async || place.is_resized(2).await).await;
+    operating.stop().await;
 }

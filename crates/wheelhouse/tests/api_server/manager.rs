@@ -140,3 +140,13 @@ async fn an_address_that_is_taken_is_told_in_a_sentence() {
         "{text}"
     );
 }
+
+#[tokio::test]
+async fn two_controllers_of_one_name_are_refused() {
+    let place = Place::new("names").await;
+    let controller = || Widgets::new(one_config_map).controller();
+    let manager = Manager::new("test-operator").controller(controller()).controller(controller());
+    let started = manager.start(place.identity.config(), place.settings(), CancellationToken::new()).await;
+    let error = started.err().unwrap().to_string();
+    assert!(error.contains("two controllers are called widget"), "{error}");
+}

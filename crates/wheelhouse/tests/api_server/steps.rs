@@ -211,6 +211,12 @@ async fn a_secret_is_made_once_completed_and_never_changed() {
     .await;
     let second = secrets.get("credentials").await.unwrap().data.unwrap();
     assert_eq!(second["password"], first["password"], "what is there stays");
+    let removal = Patch::Merge(json!({"data": {"password": null}}));
+    secrets.patch("credentials", &PatchParams::default(), &removal).await.unwrap();
+    eventually("what was taken out is made again", async || {
+        secrets.get("credentials").await.unwrap().data.unwrap().contains_key("password")
+    })
+    .await;
     quiet().await;
     let mark = place.namespace.mark().await.unwrap();
     let patch = Patch::Merge(json!({"metadata": {"labels": {"x": "y"}}}));
@@ -218,6 +224,39 @@ async fn a_secret_is_made_once_completed_and_never_changed() {
     quiet().await;
     let calls = place.identity.requests_since(&mark).await.unwrap().filter(|request| request.verb != "watch");
     assert!(calls.is_empty(), "{calls:?}");
+    operating.stop().await;
+}
+
+#[tokio::test]
+async fn a_secret_of_somebody_else_is_used_if_it_is_complete_and_never_written_to() {
+    let place = Place::new("foreign-secret").await;
+    let secrets: Api<Secret> = Api::default_namespaced(place.client.clone());
+    let theirs: Secret =
+        serde_json::from_value(json!({"metadata": {"name": "credentials"}, "stringData": {"user": "me"}}))
+            .unwrap();
+    secrets.create(&PostParams::default(), &theirs).await.unwrap();
+    let events = place.namespace.capture_events().await.unwrap();
+    let mark = place.namespace.mark().await.unwrap();
+    let widgets = Widgets::new(|_| {
+        let mut plan = Plan::new();
+        let made = SecretValue::Password { length: 24 };
+        let values = BTreeMap::from([("password".to_owned(), made.clone()), ("user".to_owned(), made)]);
+        let secret = EnsureSecret { name: "credentials".into(), labels: BTreeMap::new(), values };
+        plan.step(Step::EnsureSecret(secret), "users have one");
+        plan
+    });
+    let operating = place.start(widgets.controller().owns::<Secret>()).await;
+    place.create("a", 0).await;
+    eventually("what is missing is told", async || {
+        let seen = events.seen().await.unwrap();
+        seen.iter().any(|event| event.message.contains("lacks password: add what is missing"))
+    })
+    .await;
+    let completion = Patch::Merge(json!({"stringData": {"password": "mine"}}));
+    secrets.patch("credentials", &PatchParams::default(), &completion).await.unwrap();
+    quiet().await;
+    let writes = place.identity.requests_since(&mark).await.unwrap().writes();
+    assert_eq!(writes.filter(|write| write.resource == "secrets").len(), 0);
     operating.stop().await;
 }
 
