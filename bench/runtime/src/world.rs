@@ -146,9 +146,9 @@ where
             bail!("not done within {patience:?}");
         }
         // A connection that the API server closed meanwhile is no reason to give up.
-        match api.delete_collection(&DeleteParams::default(), &some).await {
-            Err(error @ kube::Error::Api(_)) => return Err(error.into()),
-            _ => {}
+        if let Err(error @ kube::Error::Api(_)) = api.delete_collection(&DeleteParams::default(), &some).await
+        {
+            return Err(error.into());
         }
     }
     Ok(())

@@ -155,7 +155,12 @@ impl Manager {
     /// Fields are owned, and metrics counted, under a controller's name.
     fn check_names(&self) -> Result<()> {
         let mut names = HashSet::new();
-        match self.controllers.iter().map(|controller| controller.name()).find(|name| !names.insert(name.clone())) {
+        match self
+            .controllers
+            .iter()
+            .map(|controller| controller.name())
+            .find(|name| !names.insert(name.clone()))
+        {
             None => Ok(()),
             Some(name) => Err(Error::new(
                 Category::Bug,

@@ -9,7 +9,7 @@ mod tally;
 mod whole;
 mod widget;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{num::NonZeroUsize, path::PathBuf, sync::Arc};
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
@@ -30,7 +30,7 @@ struct Options {
     #[arg(long)]
     kubeconfig: PathBuf,
     #[arg(long)]
-    workers: usize,
+    workers: NonZeroUsize,
     /// How many distinct resources are there
     #[arg(long)]
     expect: usize,

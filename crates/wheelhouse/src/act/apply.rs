@@ -59,7 +59,8 @@ impl Actor<'_> {
                 return Err(super::conflict(format!("cannot {doing}: the one of that name is still going")));
             }
         }
-        let state = known.as_ref().map(|known| self.compare(object, &intended, &key, (APPLIED, &hash), known));
+        let state =
+            known.as_ref().map(|known| self.compare(object, &intended, &key, (APPLIED, &hash), known));
         if let Some(State::AsApplied) = state {
             return Ok(Done::AlreadySo);
         }

@@ -99,7 +99,8 @@ impl Events {
         told.retain(|_, told| now - told.first < REMEMBERED);
         match told.get_mut(&(about.uid.clone(), event.clone())) {
             None => {
-                let name = format!("{}.{:x}", cut(&about.name, NAME_AT_MOST), Timestamp::now().as_nanosecond());
+                let name =
+                    format!("{}.{:x}", cut(&about.name, NAME_AT_MOST), Timestamp::now().as_nanosecond());
                 let first = Told { name: name.clone(), times: 1, first: now, written: now };
                 told.insert((about.uid.clone(), event.clone()), first);
                 Decision::Create(name)

@@ -69,7 +69,11 @@ impl Actor<'_> {
             let why = "was not made by this resource, and lacks";
             return Err(Error::new(
                 Category::NotOurs,
-                format!("Secret {} {why} {}: add what is missing, or remove it", secret.name, keys.join(", ")),
+                format!(
+                    "Secret {} {why} {}: add what is missing, or remove it",
+                    secret.name,
+                    keys.join(", ")
+                ),
             ));
         }
         let text = |pointer| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();

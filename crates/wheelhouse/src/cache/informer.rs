@@ -478,7 +478,9 @@ impl<K: Cached> AnyInformer for Informer<K> {
                     (Some(part), Some(asked)) if part == asked => Some(part),
                     _ => continue,
                 };
-                self.list_live(asked, None).await.map_err(Error::api(format!("list {}", self.kind.plural)))?;
+                self.list_live(asked, None)
+                    .await
+                    .map_err(Error::api(format!("list {}", self.kind.plural)))?;
             }
             Ok(())
         })

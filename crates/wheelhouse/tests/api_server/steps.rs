@@ -235,7 +235,7 @@ async fn a_secret_of_somebody_else_is_used_if_it_is_complete_and_never_written_t
         serde_json::from_value(json!({"metadata": {"name": "credentials"}, "stringData": {"user": "me"}}))
             .unwrap();
     secrets.create(&PostParams::default(), &theirs).await.unwrap();
-    let events = place.namespace.capture_events().await.unwrap();
+    let events = place.namespace.events().await.unwrap();
     let mark = place.namespace.mark().await.unwrap();
     let widgets = Widgets::new(|_| {
         let mut plan = Plan::new();
