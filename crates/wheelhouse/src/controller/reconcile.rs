@@ -11,7 +11,10 @@ use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::SelectA
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
-use tokio::{runtime::Handle, task::JoinSet};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
@@ -100,16 +103,11 @@ impl<O: Operator> Running<O> {
     }
 
     /// Works on a key that was taken, and then on others for as long as there are any.
-    ///
-    /// Blocks its thread, which nobody else needs: whatever the operator's code does
-    /// there, and however long it takes, keeps only its own resource waiting.
-    fn work_from(self: Arc<Self>, key: Key, ends: Ends) {
+    async fn work_from(self: Arc<Self>, key: Key, stop: CancellationToken) {
         let mut next = Some(key);
         while let Some(key) = next {
-            let working = ends.broken_off.run_until_cancelled(self.work_on(key, &ends.stop));
-            Handle::current().block_on(working);
-            let is_over = ends.stop.is_cancelled() || ends.broken_off.is_cancelled();
-            next = if is_over { None } else { self.queue.take() };
+            self.work_on(key, &stop).await;
+            next = if stop.is_cancelled() { None } else { self.queue.take() };
         }
     }
 
@@ -233,7 +231,7 @@ impl<O: Operator> Running<O> {
         if is_live {
             self.doubtful.lock().remove(key);
         }
-        let plan = tracing::debug_span!("analyse").in_scope(|| self.operator.analyse(&seen));
+        let plan = apart(|| tracing::debug_span!("analyse").in_scope(|| self.operator.analyse(&seen)));
         plan.check()?;
         self.act(&resource, reference, plan, stop).await
     }
@@ -323,13 +321,15 @@ impl<O: Operator> Running<O> {
     }
 }
 
-/// When work ends.
-#[derive(Clone)]
-struct Ends {
-    /// After the step that is under way.
-    stop: CancellationToken,
-    /// At once.
-    broken_off: CancellationToken,
+/// Runs the operator's code where it keeps nobody waiting, however long it takes:
+/// what else this thread had to do goes on in another one. A thread that has
+/// handed its work over has none to hand over until this task waits for something,
+/// so a run of resources that need nothing costs one hand-over.
+fn apart<T>(code: impl FnOnce() -> T) -> T {
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::CurrentThread => code(),
+        _ => tokio::task::block_in_place(code),
+    }
 }
 
 /// A key that is being worked on. If the work is broken off, because this
@@ -371,16 +371,12 @@ impl<O: Operator> Work for Running<O> {
     fn work(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             let mut workers = JoinSet::new();
-            let ends = Ends { stop: stop.clone(), broken_off: CancellationToken::new() };
-            // If this is dropped, so is what runs.
-            let _break_off = ends.broken_off.clone().drop_guard();
             let every = if self.resync.is_zero() { NEVER } else { self.resync };
             let mut resync = tokio::time::interval(every);
             resync.tick().await;
             while !stop.is_cancelled() {
                 while let Some(key) = self.queue.take() {
-                    let (worker, ends) = (self.clone(), ends.clone());
-                    workers.spawn_blocking(move || worker.work_from(key, ends));
+                    workers.spawn(self.clone().work_from(key, stop.clone()));
                 }
                 tokio::select! {
                     () = self.queue.changed() => {}
