@@ -81,8 +81,8 @@ test: deps lint ## all but the long tests (about half an hour at first, 9 minute
 	cargo test --locked --workspace --features wheelhouse/opentelemetry
 	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke
 
-e2e: deps ## every end-to-end scenario on local clusters (a quarter of an hour)
-	@echo "running every end-to-end scenario (a quarter of an hour)"
+e2e: deps ## every end-to-end scenario on local clusters (twenty minutes)
+	@echo "running every end-to-end scenario (twenty minutes)"
 	STEPS=500 cargo test --locked -p gordon-operator --test api_server -- --nocapture
 	OUTAGE_SECONDS=150 cargo test --locked -p wheelhouse --test api_server -- --nocapture an_api_server_that_was_away
 	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke --test clusters --test three_nodes --test registry --test book -- --nocapture
