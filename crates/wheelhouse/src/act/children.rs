@@ -44,7 +44,9 @@ impl Actor<'_> {
             live.pointer("/metadata/ownerReferences").and_then(Value::as_array).cloned().unwrap_or_default();
         let is_controlled =
             references.iter().any(|owner| owner.get("controller") == Some(&Value::Bool(true)));
-        if is_controlled || owners_of(&live).any(|uid| uid != self.owner.reference.uid) {
+        let is_marked =
+            live.pointer("/metadata/labels").is_some_and(|labels| labels.get(OWNER_UID).is_some());
+        if is_controlled || is_marked {
             let message = format!("cannot {doing}: it belongs to another resource");
             return Err(Error::new(Category::NotOurs, message));
         }

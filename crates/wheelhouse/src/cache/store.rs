@@ -111,7 +111,7 @@ struct Index<K> {
 
 struct Deleted {
     /// As a hash.
-    uid: Option<NonZeroU64>,
+    uid: NonZeroU64,
     /// Relists that began later know of the deletion.
     during: HashSet<Option<Arc<str>>>,
 }
@@ -179,7 +179,7 @@ impl<K: Resource + Serialize + DeserializeOwned> Store<K> {
             return Put::Refused;
         }
         if let Some(deleted) = self.deleted.get(&key) {
-            if deleted.uid.is_none() || deleted.uid == uid {
+            if Some(deleted.uid) == uid {
                 return Put::Refused;
             }
             self.deleted.remove(&key);
@@ -211,7 +211,7 @@ impl<K: Resource + Serialize + DeserializeOwned> Store<K> {
     pub(crate) fn remove_watched(&mut self, object: &K) -> Option<Arc<K>> {
         let key = Key::of(object);
         let uid = object.meta().uid.as_deref().map(hash);
-        if self.deleted.get(&key).is_some_and(|deleted| deleted.uid.is_none() || deleted.uid == uid) {
+        if self.deleted.get(&key).is_some_and(|deleted| Some(deleted.uid) == uid) {
             self.deleted.remove(&key);
         }
         // Also if we never saw it: the answer to our create may still be on its way.
@@ -231,8 +231,8 @@ impl<K: Resource + Serialize + DeserializeOwned> Store<K> {
             return None;
         }
         // What was never seen needs no mark, and one without a UID would keep its successors out.
-        let uid = Some(uid.or(known_uid)?);
-        if !self.objects.contains_key(key) && uid.is_some_and(|uid| self.gone_set.contains(&uid)) {
+        let uid = uid.or(known_uid)?;
+        if !self.objects.contains_key(key) && self.gone_set.contains(&uid) {
             return None;
         }
         let during = self.relists.keys().cloned().collect();
