@@ -147,6 +147,6 @@ pub(crate) fn commands_run_in_pods_and_budgets_are_kept(wheelhouse: &Wheelhouse,
     eventually(MINUTE, pods, |pods| pods.is_empty());
 
     stop.cancel();
-    runtime.block_on(started.finished());
+    runtime.block_on(started.finished()).unwrap();
     kubectl(&["delete", "namespace", "steps"]);
 }

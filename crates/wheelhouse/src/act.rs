@@ -12,7 +12,7 @@ mod pick;
 mod secret;
 mod status;
 
-use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
+use std::{any::Any, collections::HashMap, future::Future, sync::Arc, time::Duration};
 
 use http::Request;
 use kube::{Client, Resource as _, core::DynamicObject};
@@ -22,7 +22,7 @@ use serde_json::Value;
 pub(crate) use pick::pick;
 
 use crate::{
-    cache::{Cache, Cause},
+    cache::{Cache, Cause, Peeked},
     error::{Category, Error, Result},
     key::Key,
     kind::Kind,
@@ -67,19 +67,35 @@ pub(crate) enum Done {
 /// What the API server made of our applies, where that is not what was sent:
 /// a hint that saves a call, and nothing that matters if it is lost.
 #[derive(Default)]
-pub(crate) struct Learned(Mutex<HashMap<(Kind, Key), Arc<dyn std::any::Any + Send + Sync>>>);
+pub(crate) struct Learned(Mutex<Lessons>);
+
+#[derive(Default)]
+struct Lessons {
+    known: HashMap<(Kind, Key), Arc<dyn Any + Send + Sync>>,
+    /// How many there were after what is gone was last forgotten.
+    kept: usize,
+}
+
+/// So many are kept without a look at whether their objects are still there.
+const LESSONS_AT_LEAST: usize = 1024;
 
 impl Learned {
     fn get<T: Send + Sync + 'static>(&self, kind: &Kind, key: &Key) -> Option<Arc<T>> {
-        self.0.lock().get(&(kind.clone(), key.clone()))?.clone().downcast().ok()
+        self.0.lock().known.get(&(kind.clone(), key.clone()))?.clone().downcast().ok()
     }
 
-    fn insert<T: Send + Sync + 'static>(&self, kind: &Kind, key: &Key, learned: T) {
-        self.0.lock().insert((kind.clone(), key.clone()), Arc::new(learned));
+    fn insert<T: Send + Sync + 'static>(&self, cache: &Cache, kind: &Kind, key: &Key, learned: T) {
+        let mut lessons = self.0.lock();
+        lessons.known.insert((kind.clone(), key.clone()), Arc::new(learned));
+        // Nobody tells when others delete an object.
+        if lessons.known.len() >= LESSONS_AT_LEAST.max(lessons.kept * 2) {
+            lessons.known.retain(|(kind, key), _| matches!(cache.peek(kind, key), Peeked::There(_)));
+            lessons.kept = lessons.known.len();
+        }
     }
 
     fn forget(&self, kind: &Kind, key: &Key) {
-        self.0.lock().remove(&(kind.clone(), key.clone()));
+        self.0.lock().known.remove(&(kind.clone(), key.clone()));
     }
 }
 
@@ -119,7 +135,7 @@ impl Actor<'_> {
     async fn send_for_text(&self, doing: &str, request: Request<Vec<u8>>) -> Result<String> {
         match tokio::time::timeout(CALL_LIMIT, self.client.request_text(request)).await {
             Ok(answer) => answer.map_err(Error::write(doing)),
-            Err(_) => Err(Error::DeadlineExceeded { doing: format!("to {doing}"), limit: CALL_LIMIT }),
+            Err(_) => Err(too_late(doing)),
         }
     }
 
@@ -136,7 +152,7 @@ impl Actor<'_> {
             Ok(Ok(object)) => Ok(Some(object)),
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
             Ok(Err(error)) => Err(Error::api(doing)(error)),
-            Err(_) => Err(Error::DeadlineExceeded { doing: format!("to {doing}"), limit: CALL_LIMIT }),
+            Err(_) => Err(too_late(&doing)),
         }
     }
 }
@@ -145,7 +161,7 @@ fn requests(kind: &Kind, namespace: Option<&str>) -> kube::core::Request {
     kube::core::Request::new(DynamicObject::url_path(&kind.api_resource(), namespace))
 }
 
-fn built(doing: &str) -> impl FnOnce(kube::core::request::Error) -> Error {
+pub(crate) fn built(doing: &str) -> impl FnOnce(kube::core::request::Error) -> Error {
     let doing = doing.to_owned();
     move |error| Error::Api { doing, source: kube::Error::BuildRequest(error) }
 }
@@ -154,6 +170,11 @@ fn built(doing: &str) -> impl FnOnce(kube::core::request::Error) -> Error {
 /// observation has to be live.
 fn unreadable(doing: &str, error: &serde_json::Error) -> Error {
     Error::new(Category::LostAnswer, format!("cannot read the answer to: {doing}: {error}"))
+}
+
+/// The call took longer than any may.
+fn too_late(doing: &str) -> Error {
+    Error::DeadlineExceeded { doing: format!("to {doing}"), limit: CALL_LIMIT }
 }
 
 fn conflict(message: String) -> Error {

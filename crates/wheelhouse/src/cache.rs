@@ -25,6 +25,7 @@ use parking_lot::RwLock;
 use informer::Informer;
 pub(crate) use informer::{AnyInformer, Peek};
 pub use informer::{Cached, Cause, Change};
+pub(crate) use lister::owners;
 pub use lister::{Index, Lister};
 pub(crate) use ownership::Ownership as OwnershipOf;
 pub use scope::{Namespaces, Selection};
@@ -161,7 +162,7 @@ impl Cache {
         !self.of_kind(kind).is_empty()
     }
 
-    /// What is known of an object; `Ok(None)` if it is known not to be there.
+    /// What is known of an object.
     pub(crate) fn peek(&self, kind: &Kind, key: &Key) -> Peeked {
         let informers = self.of_kind(kind);
         if let Some(peek) = informers.iter().find_map(|informer| informer.peek(key)) {
@@ -183,6 +184,14 @@ impl Cache {
         for informer in self.of_kind(kind) {
             informer.answered_gone(key, uid);
         }
+    }
+
+    /// Reads one object anew from the API server.
+    pub(crate) async fn refresh_one(&self, kind: &Kind, key: &Key) -> Result<(), Error> {
+        for informer in self.of_kind(kind) {
+            informer.refresh_one(key).await?;
+        }
+        Ok(())
     }
 
     /// Reads a kind anew from the API server, in one namespace or everywhere.

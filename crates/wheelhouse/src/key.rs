@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use kube::{Resource, ResourceExt as _};
+use kube::{Resource, core::ObjectMeta};
 use serde::{Deserialize, Serialize};
 
 /// The namespace and the name of an object, as `namespace/name`; just `name`
@@ -27,7 +27,12 @@ impl Key {
 
     /// The key of this object.
     pub fn of<K: Resource>(object: &K) -> Self {
-        Self::new(object.meta().namespace.as_deref(), &object.name_any())
+        Self::in_metadata(object.meta())
+    }
+
+    /// The key of the object with this metadata.
+    pub(crate) fn in_metadata(metadata: &ObjectMeta) -> Self {
+        Self::new(metadata.namespace.as_deref(), metadata.name.as_deref().unwrap_or_default())
     }
 
     /// The namespace, unless the object is cluster-scoped.

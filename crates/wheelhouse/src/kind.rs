@@ -1,6 +1,6 @@
 //! [`Kind`]: a Kubernetes kind as data, for what works on any of them.
 
-use std::{any::TypeId, fmt};
+use std::{any::TypeId, fmt, marker::PhantomData};
 
 use kube::{
     Resource,
@@ -11,12 +11,41 @@ use serde::{Deserialize, Serialize};
 /// Whether objects of a type are in namespaces, where the type says so.
 pub(crate) fn is_namespaced<K: Resource<Scope: 'static>>() -> Option<bool> {
     let scope = TypeId::of::<K::Scope>();
+    let is_one_of = |scopes: [TypeId; 2]| scopes.contains(&scope);
+    let namespaced =
+        [TypeId::of::<NamespaceResourceScope>(), TypeId::of::<Projected<NamespaceResourceScope>>()];
+    let cluster_wide =
+        [TypeId::of::<ClusterResourceScope>(), TypeId::of::<Projected<ClusterResourceScope>>()];
     match () {
-        () if scope == TypeId::of::<NamespaceResourceScope>() => Some(true),
-        () if scope == TypeId::of::<ClusterResourceScope>() => Some(false),
+        () if is_one_of(namespaced) => Some(true),
+        () if is_one_of(cluster_wide) => Some(false),
         () => None,
     }
 }
+
+/// The scope of a type that holds only some of an object's fields.
+pub struct Projected<S>(PhantomData<S>);
+
+/// The scope of a type that holds whole objects.
+pub trait WholeScope {}
+
+impl WholeScope for NamespaceResourceScope {}
+impl WholeScope for ClusterResourceScope {}
+
+/// A type that holds whole objects, and can be written. A projection is none:
+/// what it leaves out would be taken away.
+///
+/// ```compile_fail
+/// # use wheelhouse::{Plan, k8s_openapi::api::core::v1::Pod};
+/// wheelhouse::projection! {
+///     pub struct PodName of Pod {}
+/// }
+/// let mut plan: Plan = Plan::new();
+/// plan.apply(&PodName::default(), "it does not compile");
+/// ```
+pub trait Whole: Resource<DynamicType = (), Scope: WholeScope> + Serialize {}
+
+impl<K: Resource<DynamicType = (), Scope: WholeScope> + Serialize> Whole for K {}
 
 /// A kind: where the API server serves it, and what it is called.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -53,3 +53,8 @@ pub use serde;
 
 // So that the `projection!` macro works in this crate's own tests too.
 extern crate self as wheelhouse;
+
+/// The programs of the book's page are built, too.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/operators.md")]
+struct Book;

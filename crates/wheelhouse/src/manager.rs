@@ -12,7 +12,7 @@ mod traces;
 
 use std::{collections::HashSet, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
-use clap::{CommandFactory as _, FromArgMatches as _};
+use clap::FromArgMatches as _;
 use futures::future::join_all;
 use k8s_openapi::{
     api::rbac::v1::PolicyRule,
@@ -22,8 +22,7 @@ use kube::Config;
 use tokio::{signal::unix, sync::watch};
 use tokio_util::sync::CancellationToken;
 
-use leader::Candidate;
-pub use leader::ElectionSettings;
+use leader::{Candidate, ElectionSettings};
 pub use logs::{Logs, start_logs};
 use manifests::Installation;
 use settings::{CommandLine, Verb};
@@ -83,7 +82,7 @@ impl Manager {
     /// Adds a kind of the operator's own.
     #[must_use]
     pub fn crd(mut self, crd: CustomResourceDefinition) -> Self {
-        self.crds.push(crds::stamped(crd, &self.version));
+        self.crds.push(crd);
         self
     }
 
@@ -102,10 +101,7 @@ impl Manager {
 
     /// The program: reads the command line and does what it says.
     pub fn main(self) -> ExitCode {
-        let command = CommandLine::command()
-            .name(self.name.clone())
-            .version(self.version.clone())
-            .after_help(settings::examples(&self.name));
+        let command = settings::command(&self.name, &self.version);
         let mut arguments: Vec<_> = std::env::args_os().collect();
         // Without any verb it runs, configured by its environment.
         if arguments.len() == 1 {
@@ -173,10 +169,14 @@ impl Manager {
         Installation {
             name: &self.name,
             version: &self.version,
-            crds: &self.crds,
+            crds: self.stamped_crds(),
             images: &self.images,
             declared: self.declared(),
         }
+    }
+
+    fn stamped_crds(&self) -> Vec<CustomResourceDefinition> {
+        self.crds.iter().map(|crd| crds::stamped(crd.clone(), &self.version)).collect()
     }
 
     /// Everything that the controllers do, for RBAC.
@@ -202,8 +202,7 @@ impl Manager {
     /// # Errors
     /// When it cannot even start.
     pub async fn run(self, config: Config, settings: RunSettings, stop: CancellationToken) -> Result<()> {
-        self.start(config, settings, stop).await?.finished().await;
-        Ok(())
+        self.start(config, settings, stop).await?.finished().await
     }
 
     /// Starts, and returns as soon as it runs.
@@ -223,7 +222,7 @@ impl Manager {
         let acting = connect(config.clone(), &fence, &self.metrics).map_err(cannot_connect)?;
         tracing::info!(operator = self.name, version = self.version, "starting");
         if settings.install_crds {
-            crds::install(&reading, &self.crds, &self.name).await?;
+            crds::install(&reading, &self.stamped_crds(), &self.name).await?;
         }
         let cache = Arc::new(Cache::new(reading.clone(), Namespaces::only(&settings.namespaces)));
         let identity = format!("{}_{:08x}", host_name(), rand::random::<u32>());
@@ -286,12 +285,15 @@ impl Started {
     }
 
     /// Resolves when it was stopped and everything has ended.
-    pub async fn finished(self) {
-        // Fails only if it panicked, and then it is finished too.
-        let _ = self.working.await;
+    ///
+    /// # Errors
+    /// When the manager itself panicked, which is a bug.
+    pub async fn finished(self) -> Result<()> {
+        let worked = self.working.await;
         self.cache.stop_all();
         self.finished.cancel();
         tracing::info!("stopped");
+        worked.map_err(|error| Error::new(Category::Panic, format!("the manager broke off: {error}")))
     }
 }
 

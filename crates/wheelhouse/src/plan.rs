@@ -11,7 +11,6 @@ mod step;
 
 use std::time::Duration;
 
-use kube::Resource;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -19,7 +18,10 @@ pub use conditions::{Condition, ConditionStatus, Conditions};
 pub use event::{Event, EventType};
 pub use step::{Action, EnsureSecret, Exec, Guard, NoAction, Object, Reference, SecretValue, Step};
 
-use crate::error::{Category, Error};
+use crate::{
+    error::{Category, Error},
+    kind::Whole,
+};
 
 /// What is to be done for one resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,21 +77,13 @@ impl<A> Plan<A> {
 
     /// This child is to be so. What is not mentioned is left alone, what was
     /// mentioned before and no longer is goes away.
-    pub fn apply<K: Resource<DynamicType = ()> + Serialize>(
-        &mut self,
-        child: &K,
-        because: impl Into<String>,
-    ) {
+    pub fn apply<K: Whole>(&mut self, child: &K, because: impl Into<String>) {
         self.step(Step::Apply(Object::of(child)), because);
     }
 
     /// This child is to be made. If there is one of that name already, the world
     /// is observed again.
-    pub fn create<K: Resource<DynamicType = ()> + Serialize>(
-        &mut self,
-        child: &K,
-        because: impl Into<String>,
-    ) {
+    pub fn create<K: Whole>(&mut self, child: &K, because: impl Into<String>) {
         self.step(Step::Create(Object::of(child)), because);
     }
 

@@ -40,6 +40,17 @@ pub(crate) fn leases() -> Declared {
     Declared::new("coordination.k8s.io", "leases", &["get", "create", "update"])
 }
 
+/// What it takes to register these CRDs, and no others.
+pub(crate) fn crds(names: Vec<String>) -> PolicyRule {
+    PolicyRule {
+        api_groups: Some(vec!["apiextensions.k8s.io".to_owned()]),
+        resources: Some(vec!["customresourcedefinitions".to_owned()]),
+        resource_names: Some(names),
+        verbs: ["get", "create", "patch"].map(str::to_owned).to_vec(),
+        ..PolicyRule::default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

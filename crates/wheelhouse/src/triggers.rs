@@ -2,7 +2,7 @@
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
-use kube::{Resource, ResourceExt as _};
+use kube::{Resource, ResourceExt as _, core::ObjectMeta};
 
 use crate::{
     cache::{Cached, Cause, Change},
@@ -90,7 +90,17 @@ pub(crate) fn on_child<K: Cached>(
     owner: OwnerKind,
     predicates: Vec<Predicate<K>>,
 ) -> impl Fn(&Change<K>) {
-    on_other(queue, Arc::new(move |child| owner.of(child)), predicates)
+    on_other(queue, Arc::new(move |child: &K| owner.of(child.meta())), predicates)
+}
+
+/// For: the resource itself cannot be read, which it is told when its turn comes.
+pub(crate) fn on_unreadable_resource(queue: Arc<Queue>) -> impl Fn(&ObjectMeta) {
+    move |metadata| queue.add(Key::in_metadata(metadata), Priority::Change)
+}
+
+/// Owns: a child cannot be read.
+pub(crate) fn on_unreadable_child(queue: Arc<Queue>, owner: OwnerKind) -> impl Fn(&ObjectMeta) {
+    move |metadata| owner.of(metadata).into_iter().for_each(|key| queue.add(key, Priority::Child))
 }
 
 /// Watches: something that resources depend on changed.
@@ -133,13 +143,13 @@ impl OwnerKind {
 
     /// The resource of that kind which controls a child; two that it may be where
     /// the scope is not known.
-    fn of<K: Resource>(&self, child: &K) -> Vec<Key> {
-        let reference = child.owner_references().iter().find(|reference| {
+    fn of(&self, child: &ObjectMeta) -> Vec<Key> {
+        let reference = child.owner_references.iter().flatten().find(|reference| {
             let group = reference.api_version.rsplit_once('/').map_or("", |(group, _)| group);
             reference.controller == Some(true) && reference.kind == self.kind.kind && group == self.kind.group
         });
         if let Some(reference) = reference {
-            let namespace = child.meta().namespace.as_deref();
+            let namespace = child.namespace.as_deref();
             let beside = Key::new(namespace, &reference.name);
             let above = Key::new(None, &reference.name);
             return match self.is_namespaced {
@@ -149,11 +159,11 @@ impl OwnerKind {
                 None => vec![beside, above],
             };
         }
-        let annotations = child.annotations();
-        if annotations.get(OWNER_KIND) != Some(&self.kind.qualified()) {
+        let annotation = |name| child.annotations.as_ref().and_then(|annotations| annotations.get(name));
+        if annotation(OWNER_KIND) != Some(&self.kind.qualified()) {
             return Vec::new();
         }
-        let keys = annotations.get(OWNER).map(|owner| match owner.split_once('/') {
+        let keys = annotation(OWNER).map(|owner| match owner.split_once('/') {
             Some((namespace, name)) => Key::namespaced(namespace, name),
             None => Key::new(None, owner),
         });
@@ -167,7 +177,6 @@ mod tests {
         api::core::v1::{ConfigMap, Pod},
         apimachinery::pkg::apis::meta::v1::{OwnerReference, Time},
     };
-    use kube::core::ObjectMeta;
 
     use super::*;
 
@@ -223,18 +232,18 @@ mod tests {
         };
         let mut child = Pod::default();
         child.metadata.namespace = Some("n".into());
-        assert_eq!(owner.of(&child), []);
+        assert_eq!(owner.of(&child.metadata), []);
         child.metadata.owner_references = Some(vec![reference.clone()]);
-        assert_eq!(owner.of(&child), [Key::namespaced("n", "parent")]);
+        assert_eq!(owner.of(&child.metadata), [Key::namespaced("n", "parent")]);
         let above = OwnerKind { is_namespaced: Some(false), ..owner.clone() };
-        assert_eq!(above.of(&child), [Key::new(None, "parent")], "a cluster-scoped owner");
+        assert_eq!(above.of(&child.metadata), [Key::new(None, "parent")], "a cluster-scoped owner");
         child.metadata.owner_references =
             Some(vec![OwnerReference { api_version: "other/v1".into(), ..reference }]);
-        assert_eq!(owner.of(&child), [], "that is another kind of the same name");
+        assert_eq!(owner.of(&child.metadata), [], "that is another kind of the same name");
         child.metadata.annotations = Some(
             [(OWNER_KIND.to_owned(), kind.qualified()), (OWNER.to_owned(), "elsewhere/parent".to_owned())]
                 .into(),
         );
-        assert_eq!(owner.of(&child), [Key::namespaced("elsewhere", "parent")]);
+        assert_eq!(owner.of(&child.metadata), [Key::namespaced("elsewhere", "parent")]);
     }
 }

@@ -3,19 +3,30 @@
 mod known;
 mod probes;
 
-use std::{any::TypeId, collections::HashSet, sync::Arc};
+use std::{
+    any::TypeId,
+    collections::{BTreeMap, HashSet},
+    fmt::Debug,
+    marker::PhantomData,
+    sync::Arc,
+};
 
 use jiff::Timestamp;
-use kube::{Api, Client, Resource, core::Selector};
+use kube::{
+    Client, Resource,
+    api::{GetParams, ListParams},
+    core::{ApiResource, DynamicObject, ObjectList, ObjectMeta, Request, Selector, SelectorExt as _},
+};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 pub use known::Known;
 pub use probes::Probe;
 pub(crate) use probes::Probes;
 
 use crate::{
-    cache::{Cache, Cached, Lister},
+    act::built,
+    cache::{Cache, Cached, Lister, owners},
     error::{Category, Error, Result},
     key::Key,
     kind::Kind,
@@ -64,29 +75,40 @@ impl World<'_> {
     /// One object of a kind in the resource's namespace.
     ///
     /// # Errors
-    /// When the kind was not registered with the controller, or a live read fails.
+    /// When the kind was not registered with the controller, a live read fails, or
+    /// the object's content does not fit its type: what cannot be read is not absent.
     pub async fn get<K: Cached<DynamicType = ()>>(&self, name: &str) -> Result<Option<Arc<K>>> {
         let key = Key::new(self.resource.namespace.as_deref(), name);
-        Ok(self.lister::<K>(self.resource.namespace.as_deref()).await?.get(&key))
+        let lister = self.lister::<K>(self.resource.namespace.as_deref()).await?;
+        all_readable(&lister, |metadata| Key::in_metadata(metadata) == key)?;
+        Ok(lister.get(&key))
     }
 
     /// The resource's own children of a kind, in whatever namespace.
     ///
     /// # Errors
-    /// When the kind was not registered with the controller, or a live read fails.
+    /// When the kind was not registered with the controller, a live read fails, or
+    /// a child's content does not fit its type: what cannot be read is not absent.
     pub async fn owned<K: Cached<DynamicType = ()>>(&self) -> Result<Vec<Arc<K>>> {
         let lister = self.lister::<K>(self.resource.namespace.as_deref()).await?;
         self.refresh_children_elsewhere(&Kind::of::<K>(&())).await?;
+        all_readable(&lister, |metadata| owners(metadata).contains(&self.resource.uid))?;
         Ok(lister.owned_by(&self.resource.uid))
     }
 
     /// The objects of a kind with these labels in the resource's namespace.
     ///
     /// # Errors
-    /// When the kind was not registered with the controller, or a live read fails.
+    /// When the kind was not registered with the controller, a live read fails, or
+    /// the content of one does not fit its type: what cannot be read is not absent.
     pub async fn select<K: Cached<DynamicType = ()>>(&self, labels: &Selector) -> Result<Vec<Arc<K>>> {
         let namespace = self.resource.namespace.as_deref();
-        Ok(self.lister::<K>(namespace).await?.select(namespace, labels))
+        let lister = self.lister::<K>(namespace).await?;
+        all_readable(&lister, |metadata| {
+            metadata.namespace.as_deref() == namespace
+                && labels.matches(metadata.labels.as_ref().unwrap_or(&BTreeMap::new()))
+        })?;
+        Ok(lister.select(namespace, labels))
     }
 
     /// Everything that the resource owns, of all the kinds that the controller
@@ -131,13 +153,20 @@ impl World<'_> {
         Ok(lister)
     }
 
-    /// Reads of the API server that bypass the cache. For the rare case where a
-    /// decision needs it; each is an API call.
-    pub fn live<K>(&self) -> Api<K>
+    /// Reads of the API server that bypass the cache, in one namespace or, of what
+    /// is in none, everywhere. For the rare case where a decision needs it; each is
+    /// an API call, and has to be declared with `.uses()`.
+    pub fn live<K>(&self, namespace: Option<&str>) -> Live<K>
     where
-        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
     {
-        Api::namespaced(self.client.clone(), self.resource.namespace.as_deref().unwrap_or("default"))
+        let resource = ApiResource::erase::<K>(&());
+        Live {
+            requests: Request::new(DynamicObject::url_path(&resource, namespace)),
+            client: self.client.clone(),
+            kind: Kind::of::<K>(&()),
+            of: PhantomData,
+        }
     }
 
     /// What the application says. Never waits: the first read of a target is
@@ -173,6 +202,51 @@ impl World<'_> {
             done.lock().insert(part);
         }
         Ok(())
+    }
+}
+
+/// Reads one kind from the API server itself.
+pub struct Live<K> {
+    client: Client,
+    kind: Kind,
+    requests: Request,
+    of: PhantomData<fn() -> K>,
+}
+
+impl<K: Clone + Debug + DeserializeOwned> Live<K> {
+    /// One object, if it is there.
+    ///
+    /// # Errors
+    /// When the API server does not answer, or refuses.
+    pub async fn get(&self, name: &str) -> Result<Option<K>> {
+        let doing = format!("read {} {name}", self.kind);
+        let request = self.requests.get(name, &GetParams::default()).map_err(built(&doing))?;
+        match self.client.request(request).await {
+            Ok(object) => Ok(Some(object)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(Error::api(doing)(error)),
+        }
+    }
+
+    /// The objects that are asked for.
+    ///
+    /// # Errors
+    /// When the API server does not answer, or refuses.
+    pub async fn list(&self, params: &ListParams) -> Result<ObjectList<K>> {
+        let doing = format!("list {}", self.kind.plural);
+        let request = self.requests.list(params).map_err(built(&doing))?;
+        self.client.request(request).await.map_err(Error::api(doing))
+    }
+}
+
+/// Fails if an object that is asked for is there and cannot be read.
+fn all_readable<K: Cached>(lister: &Lister<K>, is_asked_for: impl Fn(&ObjectMeta) -> bool) -> Result<()> {
+    match lister.first_unreadable(is_asked_for) {
+        None => Ok(()),
+        Some((key, why)) => Err(Error::new(
+            Category::Invalid,
+            format!("{} {key} cannot be read: {why}: correct or remove it", lister.kind()),
+        )),
     }
 }
 

@@ -5,7 +5,8 @@
 //!   and none is made while as many as are wanted are there, whatever their names.
 //! - A pod is deleted only if it is not wanted, has run to its end, or is to be
 //!   replaced because what is wanted changed, and then only while all others are
-//!   ready. One at a time.
+//!   ready; one that is not ready itself, while every pod that was replaced is. One
+//!   at a time.
 
 use std::time::Duration;
 
@@ -34,6 +35,9 @@ pub fn analyse(seen: &Seen) -> Plan {
         match render_missing(seen) {
             Ok(missing) => {
                 create(&mut plan, seen, missing);
+                if let Some(complaint) = name_taken(seen) {
+                    plan.tell(Event::warning("NameTaken", complaint));
+                }
                 remove_one(&mut plan, seen);
                 plan.set_status(&status(seen, None));
             }
@@ -95,13 +99,18 @@ fn remove_one(plan: &mut Plan, seen: &Seen) {
         }
     }
     let wanted_of_pods = pod::wanted(&seen.gordon.spec.gordon);
-    let all_ready = seen.pods.len() == usize::try_from(wanted(seen)).unwrap_or(0)
-        && seen.pods.iter().all(|pod| pod.ready);
-    let is_outdated = |pod: &&PodSeen| pod.made_for.as_deref() != Some(&wanted_of_pods);
-    // One that does not work anyway may go whatever the others do.
-    let outdated = here().filter(is_outdated).find(|pod| all_ready || !pod.ready);
-    if let Some(pod) = outdated {
-        remove(plan, pod, Guard::Identity, "what is wanted of pods has changed".to_owned());
+    let is_whole = here().count() == usize::try_from(wanted(seen)).unwrap_or(0);
+    let all_ready = is_whole && seen.pods.iter().all(|pod| pod.ready && !pod.reference.terminating);
+    let is_outdated = |pod: &PodSeen| pod.made_for.as_deref() != Some(&wanted_of_pods);
+    let is_replaced = |pod: &PodSeen| !is_outdated(pod) && !pod.reference.terminating && pod.ready;
+    // One that does not work may go before those that do, but not while the last
+    // one that was replaced does not work either: that may be why.
+    let none_under_way = is_whole && seen.pods.iter().all(|pod| is_outdated(pod) || is_replaced(pod));
+    let because = || "what is wanted of pods has changed".to_owned();
+    if let Some(pod) = here().find(|pod| is_outdated(pod) && !pod.ready && none_under_way) {
+        remove(plan, pod, Guard::Unchanged, because());
+    } else if let Some(pod) = here().find(|pod| is_outdated(pod) && all_ready) {
+        remove(plan, pod, Guard::Identity, because());
     }
 }
 
@@ -134,6 +143,11 @@ fn status(seen: &Seen, complaint: Option<String>) -> GordonStatus {
     }
 }
 
+fn name_taken(seen: &Seen) -> Option<String> {
+    let name = seen.taken_names.first()?;
+    Some(format!("pod {name} belongs to somebody else: rename this Gordon or remove that pod"))
+}
+
 fn readiness(seen: &Seen, ready: usize, complaint: Option<String>) -> Condition {
     let replicas = wanted(seen);
     let is_complete = count(ready) == replicas && seen.pods.len() == ready;
@@ -145,11 +159,8 @@ fn readiness(seen: &Seen, ready: usize, complaint: Option<String>) -> Condition 
     };
     if let Some(complaint) = complaint {
         not_ready("InvalidTemplate", complaint)
-    } else if let Some(name) = seen.taken_names.first() {
-        not_ready(
-            "NameTaken",
-            format!("pod {name} belongs to somebody else: rename this Gordon or remove that pod"),
-        )
+    } else if let Some(complaint) = name_taken(seen) {
+        not_ready("NameTaken", complaint)
     } else if is_complete {
         let message = format!("{ready} of {replicas} pods are ready");
         Condition { kind: "Ready", status: true.into(), reason: "AllReady".to_owned(), message }

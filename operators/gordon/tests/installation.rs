@@ -3,6 +3,8 @@
 
 use std::process::Command;
 
+use rstest::rstest;
+
 fn said(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_gordon-operator")).args(arguments).output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -28,6 +30,33 @@ fn the_file_in_deploy_is_what_the_operator_prints() {
 #[test]
 fn rbac_is_what_the_code_registers_and_for_some_namespaces_only_if_told_so() {
     insta::assert_snapshot!(said(&["rbac", "--namespace", "team-a"]));
+}
+
+#[test]
+fn who_registers_its_crds_itself_may_do_that_and_gets_no_second_hand() {
+    let printed = said(&["manifests", "--install-crds"]);
+    assert!(!printed.contains("kind: CustomResourceDefinition"));
+    assert!(printed.contains("--install-crds"));
+    let rule = "resourceNames:\n  - gordons.operator.prgcont.cz";
+    assert!(printed.contains(rule), "{printed}");
+}
+
+#[rstest]
+#[case::all(&["--help"])]
+#[case::crds(&["crds", "--help"])]
+#[case::rbac(&["rbac", "--help"])]
+#[case::manifests(&["manifests", "--help"])]
+fn every_verb_explains_itself_with_examples(#[case] arguments: &[&str]) {
+    insta::assert_snapshot!(arguments.concat(), said(arguments));
+}
+
+#[test]
+fn run_explains_itself_too() {
+    // What else it says depends on the features that were built.
+    let help = said(&["run", "--help"]);
+    for part in ["--lease-namespace <NAME>", "[env: WATCH_NAMESPACE=", "gordon-operator run --install-crds"] {
+        assert!(help.contains(part), "{help}");
+    }
 }
 
 #[test]

@@ -65,7 +65,7 @@ async fn main() -> Result<()> {
     let running = manager.start(config, settings, stop.clone()).await?;
     signal(SignalKind::terminate())?.recv().await;
     stop.cancel();
-    running.finished().await;
+    running.finished().await?;
     tally.tell("stats");
     Ok(())
 }

@@ -126,7 +126,7 @@ impl Actor<'_> {
                 hash: hash.to_owned(),
                 ownership: now.ownership,
             };
-            self.learned.insert(&object.kind, key, learned);
+            self.learned.insert(self.cache, &object.kind, key, learned);
         }
         Ok(())
     }
@@ -205,7 +205,10 @@ impl Actor<'_> {
         let malformed = || {
             Error::new(
                 Category::Bug,
-                format!("the plan has a {} without a name: nothing is written", object.kind),
+                format!(
+                    "the plan has a {} without a name, or only its metadata: nothing is written",
+                    object.kind
+                ),
             )
         };
         if object.name().is_empty() {

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::AttachParams};
 use tokio::io::AsyncReadExt as _;
 
-use super::{Actor, CALL_LIMIT, Done, conflict};
+use super::{Actor, CALL_LIMIT, Done, conflict, too_late};
 use crate::{
     error::{Category, Error, Result},
     plan::Exec,
@@ -18,7 +18,7 @@ impl Actor<'_> {
         let doing = format!("run {} in pod {}", exec.command.join(" "), exec.pod.key());
         match tokio::time::timeout(CALL_LIMIT, self.run(&doing, exec)).await {
             Ok(ran) => ran,
-            Err(_) => Err(Error::DeadlineExceeded { doing: format!("to {doing}"), limit: CALL_LIMIT }),
+            Err(_) => Err(too_late(&doing)),
         }
     }
 

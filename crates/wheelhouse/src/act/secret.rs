@@ -40,7 +40,7 @@ impl Actor<'_> {
         if let Peeked::There(known) = self.cache.peek(&kind, &key) {
             let Reference { uid, resource_version, .. } = known.reference;
             let complete = Complete { uid, version: resource_version, secret: secret.clone() };
-            self.learned.insert(&kind, &key, complete);
+            self.learned.insert(self.cache, &kind, &key, complete);
         }
         Ok(done)
     }

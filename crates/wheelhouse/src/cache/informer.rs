@@ -12,13 +12,13 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use futures::{StreamExt as _, future::BoxFuture, pin_mut, stream::BoxStream};
 use kube::{
     Api, Client, Resource, ResourceExt as _,
-    api::ListParams,
-    core::SelectorExt as _,
+    core::{ObjectMeta, SelectorExt as _},
     runtime::watcher::{self, Event},
 };
 use parking_lot::{Mutex, RwLock};
@@ -27,11 +27,11 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    lister::OWNERS,
+    lister::{OWNERS, owners},
     ownership::{Ownership, Ownerships},
     scope::{Namespaces, Selection},
     store::{Origin, Put, Store, version_of},
-    wire::Wire,
+    wire::{Unreadable, Wire},
 };
 use crate::{
     backoff::Backoff,
@@ -44,6 +44,8 @@ use crate::{
 
 /// How many objects are asked for at a time.
 const PAGE: u32 = 500;
+/// How long the API server may take to tell about one object.
+const READ_LIMIT: Duration = Duration::from_secs(30);
 
 /// What the cache can hold: a Rust type, a dynamic object, a projection.
 pub trait Cached:
@@ -104,6 +106,9 @@ pub enum Cause {
 /// Told of every change. Called from the informer's task: must be quick.
 pub(crate) type Subscriber<K> = Arc<dyn Fn(&Change<K>) + Send + Sync>;
 
+/// Told of every object whose content does not fit its type.
+pub(crate) type UnreadableSubscriber = Arc<dyn Fn(&ObjectMeta) + Send + Sync>;
+
 /// Keeps the objects of one kind, in some namespaces, under some selection.
 pub(crate) struct Informer<K: Cached> {
     client: Client,
@@ -116,6 +121,7 @@ pub(crate) struct Informer<K: Cached> {
     /// The field managers of this process.
     managers: Arc<RwLock<Vec<String>>>,
     subscribers: RwLock<Vec<Subscriber<K>>>,
+    unreadable_subscribers: RwLock<Vec<UnreadableSubscriber>>,
     synced_parts: watch::Sender<usize>,
     trouble: Mutex<Option<String>>,
     stop: CancellationToken,
@@ -131,7 +137,7 @@ impl<K: Cached> Informer<K> {
         managers: Arc<RwLock<Vec<String>>>,
     ) -> Self {
         let mut store = Store::new();
-        store.add_index(OWNERS, Arc::new(super::lister::owners));
+        store.add_index(OWNERS, Arc::new(|object: &K| owners(object.meta())));
         Self {
             kind: Kind::of::<K>(&dynamic),
             client,
@@ -142,6 +148,7 @@ impl<K: Cached> Informer<K> {
             ownerships: Mutex::default(),
             managers,
             subscribers: RwLock::default(),
+            unreadable_subscribers: RwLock::default(),
             synced_parts: watch::Sender::new(0),
             trouble: Mutex::default(),
             stop: CancellationToken::new(),
@@ -168,6 +175,16 @@ impl<K: Cached> Informer<K> {
         }
     }
 
+    /// Calls it for every object, there already or to come, that cannot be read.
+    pub(crate) fn subscribe_unreadable(&self, subscriber: UnreadableSubscriber) {
+        let there: Vec<_> = {
+            let store = self.store.read();
+            self.unreadable_subscribers.write().push(subscriber.clone());
+            store.all_unreadable().map(|(_, unreadable)| unreadable.metadata.clone()).collect()
+        };
+        there.iter().for_each(|metadata| subscriber(metadata));
+    }
+
     fn api(&self, namespace: Option<&str>) -> Api<Wire<K>> {
         match namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &self.dynamic),
@@ -181,7 +198,7 @@ impl<K: Cached> Informer<K> {
     }
 
     /// Follows one part of the scope until stopped.
-    async fn follow(&self, part: Option<Arc<str>>) {
+    async fn follow(self: &Arc<Self>, part: Option<Arc<str>>) {
         let mut backoff = Backoff::new(super::RETRY_FIRST, super::RETRY_AT_MOST);
         let mut initial = true;
         let events = self.events(part.as_deref());
@@ -194,7 +211,7 @@ impl<K: Cached> Informer<K> {
                         backoff.reset();
                     }
                     if matches!(event, Event::InitDone) {
-                        self.finish_list(&part).await;
+                        self.finish_list(&part);
                         if initial {
                             initial = false;
                             self.synced_parts.send_modify(|parts| *parts += 1);
@@ -229,25 +246,37 @@ impl<K: Cached> Informer<K> {
                 self.put(Origin::Watch, wire, Cause::Watch);
             }
             Event::Delete(wire) => {
-                let removed = self.store.write().remove_watched(&wire.object);
-                if removed.is_some() {
-                    // The last state is the one that the deletion carries.
-                    self.tell(&Change { old: Some(Arc::new(wire.object)), new: None, cause: Cause::Watch });
-                }
+                let removed = self.store.write().remove_watched(wire.meta());
+                // The last state is the one that the deletion carries.
+                let last = removed.map(|known| wire.object.map_or(known, Arc::new));
+                self.tell_gone(last, Cause::Watch);
             }
             Event::InitDone => {}
         }
     }
 
-    async fn finish_list(&self, part: &Option<Arc<str>>) {
+    fn finish_list(self: &Arc<Self>, part: &Option<Arc<str>>) {
         let listed = self.store.write().end_list(part);
         for object in listed.vanished {
-            self.tell(&Change { old: Some(object), new: None, cause: Cause::Watch });
+            self.tell_gone(Some(object), Cause::Watch);
         }
         for key in listed.doubtful {
-            if let Err(error) = self.read_live(&key).await {
-                tracing::warn!(kind = %self.kind, %key, "cannot read {} {key} after a list: {error}", self.kind);
-            }
+            let (informer, stop) = (self.clone(), self.stop.clone());
+            tokio::spawn(async move { stop.run_until_cancelled(informer.read_until_known(key)).await });
+        }
+    }
+
+    /// Reads one object from the API server into the store, however often that takes.
+    async fn read_until_known(&self, key: Key) {
+        let mut backoff = Backoff::new(super::RETRY_FIRST, super::RETRY_AT_MOST);
+        loop {
+            let why = match tokio::time::timeout(READ_LIMIT, self.read_live(&key)).await {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("no answer within {READ_LIMIT:?}"),
+            };
+            tracing::warn!(kind = %self.kind, %key, "cannot read {} {key} after a list: {why}", self.kind);
+            tokio::time::sleep(backoff.next_delay()).await;
         }
     }
 
@@ -267,9 +296,31 @@ impl<K: Cached> Informer<K> {
 
     fn put(&self, origin: Origin, wire: Wire<K>, cause: Cause) {
         let ownership = self.ownerships.lock().intern(&wire.managed, &self.managers.read());
+        let unreadable = wire.object.as_ref().err().cloned();
         let put = self.store.write().put(origin, wire.object, ownership);
-        if let Put::Stored { old, new } = put {
-            self.tell(&Change { old, new: Some(new), cause });
+        match put {
+            Put::Stored { old, new } => self.tell(&Change { old, new: Some(new), cause }),
+            Put::SetAside { old } => {
+                self.tell_gone(old, cause);
+                if let Some(unreadable) = unreadable {
+                    self.tell_unreadable(&unreadable);
+                }
+            }
+            Put::Refused => {}
+        }
+    }
+
+    fn tell_gone(&self, last: Option<Arc<K>>, cause: Cause) {
+        if last.is_some() {
+            self.tell(&Change { old: last, new: None, cause });
+        }
+    }
+
+    fn tell_unreadable(&self, unreadable: &Unreadable) {
+        let key = Key::in_metadata(&unreadable.metadata);
+        tracing::warn!(kind = %self.kind, %key, "{} {key} cannot be read: {}", self.kind, unreadable.why);
+        for subscriber in self.unreadable_subscribers.read().iter() {
+            subscriber(&unreadable.metadata);
         }
     }
 
@@ -282,12 +333,10 @@ impl<K: Cached> Informer<K> {
     /// Reads one object from the API server into the store.
     async fn read_live(&self, key: &Key) -> kube::Result<()> {
         match self.api(key.namespace()).get_opt(key.name()).await? {
-            Some(wire) if self.selects(&wire.object) => self.put(Origin::Answer, wire, Cause::Answer),
+            Some(wire) if self.selects(wire.meta()) => self.put(Origin::Answer, wire, Cause::Answer),
             _ => {
                 let removed = self.store.write().remove_answered(key, None);
-                if let Some(object) = removed {
-                    self.tell(&Change { old: Some(object), new: None, cause: Cause::Answer });
-                }
+                self.tell_gone(removed, Cause::Answer);
             }
         }
         Ok(())
@@ -302,7 +351,7 @@ impl<K: Cached> Informer<K> {
         let known: Vec<_> = {
             let store = self.store.read();
             let objects = store.list(namespace).filter(|object| is_asked_for(object));
-            objects.map(|object| (Key::of(&*object), object.uid(), version_of(&*object))).collect()
+            objects.map(|object| (Key::of(&*object), object.uid(), version_of(object.meta()))).collect()
         };
         let mut params = self.selection.list_params().limit(PAGE);
         if let Some(owner) = owner {
@@ -318,7 +367,7 @@ impl<K: Cached> Informer<K> {
             let version =
                 page.metadata.resource_version.as_deref().and_then(|text| text.parse::<NonZeroU64>().ok());
             for wire in page.items {
-                listed.insert(Key::of(&wire.object));
+                listed.insert(Key::of(&wire));
                 self.put(Origin::Answer, wire, Cause::Answer);
             }
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -328,18 +377,32 @@ impl<K: Cached> Informer<K> {
         };
         for (key, uid, known_version) in known {
             if !listed.contains(&key) && known_version <= version {
-                let removed = self.store.write().remove_answered(&key, uid.as_deref());
-                if let Some(object) = removed {
-                    self.tell(&Change { old: Some(object), new: None, cause: Cause::Answer });
-                }
+                self.answered_gone(&key, uid.as_deref());
             }
         }
         Ok(())
     }
 
-    fn selects(&self, object: &K) -> bool {
-        self.namespaces.contain(object.meta().namespace.as_deref())
-            && self.selection.labels.matches(object.labels())
+    fn selects(&self, metadata: &ObjectMeta) -> bool {
+        let none = BTreeMap::new();
+        self.namespaces.contain(metadata.namespace.as_deref())
+            && self.selection.labels.matches(metadata.labels.as_ref().unwrap_or(&none))
+    }
+
+    /// The object of this key and what does not fit its type, if that is so.
+    pub(crate) fn unreadable(&self, key: &Key) -> Option<(Reference, String)> {
+        let store = self.store.read();
+        let unreadable = store.unreadable(key)?;
+        Some((Reference::in_metadata(&self.kind, &unreadable.metadata), unreadable.why.clone()))
+    }
+
+    /// The metadata of an object, whether or not the rest of it can be read.
+    fn with_metadata<T>(&self, key: &Key, read: impl FnOnce(&ObjectMeta) -> T) -> Option<T> {
+        let store = self.store.read();
+        match store.get(key) {
+            Some(object) => Some(read(object.meta())),
+            None => store.unreadable(key).map(|unreadable| read(&unreadable.metadata)),
+        }
     }
 }
 
@@ -373,6 +436,9 @@ pub(crate) trait AnyInformer: Send + Sync {
     fn answered_gone(&self, key: &Key, uid: Option<&str>);
     fn peek(&self, key: &Key) -> Option<Peek>;
     fn children_of(&self, uid: &str) -> Vec<Reference>;
+    /// Reads one object.
+    fn refresh_one<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<(), Error>>;
+    /// Reads the objects of a namespace, or all of them.
     fn refresh<'a>(&'a self, namespace: Option<&'a str>) -> BoxFuture<'a, Result<(), Error>>;
     /// Reads what is labelled with the UID of this owner.
     fn refresh_labelled<'a>(&'a self, owner: &'a str) -> BoxFuture<'a, Result<(), Error>>;
@@ -425,47 +491,57 @@ impl<K: Cached> AnyInformer for Informer<K> {
 
     fn answered(&self, text: &str, cause: Cause) -> Result<(), serde_json::Error> {
         let wire: Wire<K> = serde_json::from_str(text)?;
-        let key = Key::of(&wire.object);
+        let key = Key::of(&wire);
         let is_held = self.store.read().contains(&key);
-        if self.selects(&wire.object) && (self.selection.fields.is_none() || is_held) {
+        if self.selects(wire.meta()) && (self.selection.fields.is_none() || is_held) {
             self.put(Origin::Answer, wire, cause);
         } else if is_held {
-            self.answered_gone(&key, wire.object.meta().uid.as_deref());
+            self.answered_gone(&key, wire.meta().uid.as_deref());
         }
         Ok(())
     }
 
     fn answered_gone(&self, key: &Key, uid: Option<&str>) {
         let removed = self.store.write().remove_answered(key, uid);
-        if let Some(object) = removed {
-            self.tell(&Change { old: Some(object), new: None, cause: Cause::Answer });
-        }
+        self.tell_gone(removed, Cause::Answer);
     }
 
     fn peek(&self, key: &Key) -> Option<Peek> {
-        let store = self.store.read();
-        let object = store.get(key)?;
-        Some(Peek {
-            reference: Reference::to(&self.kind, &*object),
-            stamps: object
-                .annotations()
-                .iter()
-                .filter(|(name, _)| name.starts_with(APPLIED))
-                .map(|(name, hash)| (name.clone(), hash.clone()))
-                .collect(),
-            owners: super::lister::owners(&*object),
-            controller: object
-                .owner_references()
-                .iter()
-                .find(|owner| owner.controller == Some(true))
-                .map(|owner| owner.uid.clone()),
-            ownership: store.ownership(key),
+        let ownership = self.store.read().ownership(key);
+        self.with_metadata(key, |metadata| {
+            let annotations = metadata.annotations.iter().flatten();
+            let stamps = annotations.filter(|(name, _)| name.starts_with(APPLIED));
+            let mut references = metadata.owner_references.iter().flatten();
+            Peek {
+                reference: Reference::in_metadata(&self.kind, metadata),
+                stamps: stamps.map(|(name, hash)| (name.clone(), hash.clone())).collect(),
+                owners: owners(metadata),
+                controller: references
+                    .find(|owner| owner.controller == Some(true))
+                    .map(|owner| owner.uid.clone()),
+                ownership,
+            }
         })
     }
 
     fn children_of(&self, uid: &str) -> Vec<Reference> {
-        let children = self.store.read().find(OWNERS, uid);
-        children.iter().map(|child| Reference::to(&self.kind, &**child)).collect()
+        let store = self.store.read();
+        let children = store.find(OWNERS, uid);
+        let readable = children.iter().map(|child| child.meta());
+        let unreadable = store.all_unreadable().map(|(_, unreadable)| &unreadable.metadata);
+        readable
+            .chain(unreadable.filter(|metadata| owners(metadata).iter().any(|owner| owner == uid)))
+            .map(|metadata| Reference::in_metadata(&self.kind, metadata))
+            .collect()
+    }
+
+    fn refresh_one<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            if !self.namespaces.contain(key.namespace()) {
+                return Ok(());
+            }
+            self.read_live(key).await.map_err(Error::api(format!("read {} {key}", self.kind)))
+        })
     }
 
     fn refresh<'a>(&'a self, namespace: Option<&'a str>) -> BoxFuture<'a, Result<(), Error>> {
@@ -504,30 +580,5 @@ impl<K: Cached> AnyInformer for Informer<K> {
 
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
         self
-    }
-}
-
-/// Asks for everything, in pages.
-impl Selection {
-    fn list_params(&self) -> ListParams {
-        let mut params = ListParams::default();
-        if !self.labels.selects_all() {
-            params = params.labels_from(&self.labels);
-        }
-        if let Some(fields) = &self.fields {
-            params = params.fields(fields);
-        }
-        params
-    }
-
-    fn watcher_config(&self) -> watcher::Config {
-        let mut config = watcher::Config::default();
-        if !self.labels.selects_all() {
-            config = config.labels_from(&self.labels);
-        }
-        if let Some(fields) = &self.fields {
-            config = config.fields(fields);
-        }
-        config
     }
 }

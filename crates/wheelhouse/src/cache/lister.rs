@@ -5,24 +5,28 @@
 use std::sync::Arc;
 
 use kube::{
-    Resource, ResourceExt as _,
-    core::{Selector, SelectorExt as _},
+    ResourceExt as _,
+    core::{ObjectMeta, Selector, SelectorExt as _},
 };
 
 use super::informer::{AnyInformer as _, Cached, Informer};
-use crate::{key::Key, labels::OWNER_UID};
+use crate::{key::Key, kind::Kind, labels::OWNER_UID};
 
 /// The index that every store has.
 pub(crate) const OWNERS: &str = "owners";
 
 /// The UIDs of an object's owners: by reference, or by label where the owner is
 /// in another namespace.
-pub(crate) fn owners<K: Resource>(object: &K) -> Vec<String> {
-    let references = object.owner_references().iter().map(|owner| owner.uid.clone());
-    references.chain(object.labels().get(OWNER_UID).cloned()).collect()
+pub(crate) fn owners(metadata: &ObjectMeta) -> Vec<String> {
+    let references = metadata.owner_references.iter().flatten().map(|owner| owner.uid.clone());
+    let label = metadata.labels.as_ref().and_then(|labels| labels.get(OWNER_UID));
+    references.chain(label.cloned()).collect()
 }
 
 /// Reads the objects of one kind. Cheap to clone.
+///
+/// An object whose content does not fit its type is not among them: ask
+/// [`Lister::unreadable`], or read through [`World`](crate::World), which does.
 pub struct Lister<K: Cached> {
     informer: Arc<Informer<K>>,
 }
@@ -40,6 +44,10 @@ impl<K: Cached> Lister<K> {
 
     pub(crate) fn informer(&self) -> &Arc<Informer<K>> {
         &self.informer
+    }
+
+    pub(crate) fn kind(&self) -> &Kind {
+        self.informer.kind()
     }
 
     /// One object.
@@ -66,6 +74,18 @@ impl<K: Cached> Lister<K> {
     /// Those that the object with this UID owns.
     pub fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
         self.informer.store().read().find(OWNERS, uid)
+    }
+
+    /// What of this key's object does not fit its type, if it is there and does not.
+    pub fn unreadable(&self, key: &Key) -> Option<String> {
+        self.informer.store().read().unreadable(key).map(|unreadable| unreadable.why.clone())
+    }
+
+    /// The first that does not fit its type, of those whose metadata answers so.
+    pub(crate) fn first_unreadable(&self, is_meant: impl Fn(&ObjectMeta) -> bool) -> Option<(Key, String)> {
+        let store = self.informer.store().read();
+        let mut meant = store.all_unreadable().filter(|(_, unreadable)| is_meant(&unreadable.metadata));
+        meant.next().map(|(key, unreadable)| (key.clone(), unreadable.why.clone()))
     }
 
     /// An index over this kind; made at the first call with this name, and kept.

@@ -4,7 +4,7 @@
 //! kind are much alike: JSON, compressed with another object of the kind as the
 //! dictionary, is a fraction of it. To read one back takes microseconds.
 
-use std::{io, marker::PhantomData, sync::Arc};
+use std::{fmt::Debug, io, marker::PhantomData, sync::Arc};
 
 use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
@@ -17,11 +17,17 @@ use zstd::{
 const LEVEL: i32 = 1;
 /// Of a large example, the beginning is enough.
 const EXAMPLE_AT_MOST: usize = 64 << 10;
+/// So many objects of a kind tell whether its type keeps something from serde.
+const COMPARED: usize = 16;
 
 /// Packs the objects of one kind.
 pub(super) struct Packer<K> {
     /// Made of the first object that is packed.
     codec: Option<Codec>,
+    /// How many objects were compared in full with what became of them.
+    compared: usize,
+    /// Whether the type keeps something from serde.
+    is_lossy: bool,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -35,21 +41,30 @@ impl Packed {
     }
 }
 
-impl<K: Serialize + DeserializeOwned> Packer<K> {
+impl<K: Debug + Serialize + DeserializeOwned> Packer<K> {
     pub(super) fn new() -> Self {
-        Self { codec: None, kind: PhantomData }
+        Self { codec: None, compared: 0, is_lossy: false, kind: PhantomData }
     }
 
     /// Packs an object; unless it could not be read back just as it is, as with a
     /// type whose two ways through serde do not mirror each other.
     pub(super) fn pack(&mut self, object: &K) -> Option<Packed> {
+        if self.is_lossy {
+            return None;
+        }
         let json = serde_json::to_vec(object).ok()?;
         if self.codec.is_none() {
             self.codec = Codec::new(&json).ok();
         }
         let packed = self.codec.as_mut()?.compress(&json)?;
-        let again = serde_json::to_vec(&self.read(&packed)?).ok()?;
-        (again == json).then_some(packed)
+        let read = self.read(&packed)?;
+        if self.compared < COMPARED {
+            self.compared += 1;
+            // What serde skips shows here.
+            self.is_lossy = format!("{object:?}") != format!("{read:?}");
+        }
+        let again = serde_json::to_vec(&read).ok()?;
+        (again == json && !self.is_lossy).then_some(packed)
     }
 
     /// The object as it was.
@@ -145,7 +160,7 @@ mod tests {
     }
 
     /// Reads a text as its length.
-    #[derive(Serialize, Deserialize)]
+    #[derive(Debug, Serialize, Deserialize)]
     struct Lopsided {
         #[serde(deserialize_with = "length")]
         text: usize,
@@ -153,6 +168,20 @@ mod tests {
 
     fn length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
         String::deserialize(deserializer).map(|text| text.len())
+    }
+
+    /// Keeps something to itself.
+    #[derive(Debug, Serialize, Deserialize)]
+    struct Secretive {
+        #[serde(default, skip_serializing)]
+        text: String,
+    }
+
+    #[test]
+    fn what_serde_skips_is_not_lost() {
+        let object: Secretive = serde_json::from_str(r#"{"text": "abc"}"#).unwrap();
+        assert_eq!(object.text, "abc");
+        assert!(Packer::new().pack(&object).is_none());
     }
 
     #[test]

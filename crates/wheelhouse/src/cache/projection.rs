@@ -4,7 +4,7 @@
 ///
 /// What is not declared is skipped while the object is parsed and takes no
 /// memory. A projection is read like any other type (`cache.lister::<...>()`,
-/// `.owns::<...>()`), and can never be written.
+/// `.owns::<...>()`), and can never be written: the compiler refuses it in a plan.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Pod;
@@ -50,7 +50,7 @@ macro_rules! projection {
 
         impl $crate::kube::Resource for $name {
             type DynamicType = <$kind as $crate::kube::Resource>::DynamicType;
-            type Scope = <$kind as $crate::kube::Resource>::Scope;
+            type Scope = $crate::kind::Projected<<$kind as $crate::kube::Resource>::Scope>;
 
             fn kind(dynamic: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
                 <$kind as $crate::kube::Resource>::kind(dynamic)

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use kube::core::Selector;
+use kube::{api::ListParams, core::Selector, runtime::watcher};
 
 /// The namespaces that are looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -65,5 +65,29 @@ impl Selection {
 
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.selects_all() && self.fields.is_none()
+    }
+
+    /// What a list asks for.
+    pub(super) fn list_params(&self) -> ListParams {
+        let mut params = ListParams::default();
+        if !self.labels.selects_all() {
+            params = params.labels_from(&self.labels);
+        }
+        if let Some(fields) = &self.fields {
+            params = params.fields(fields);
+        }
+        params
+    }
+
+    /// What a watch asks for.
+    pub(super) fn watcher_config(&self) -> watcher::Config {
+        let mut config = watcher::Config::default();
+        if !self.labels.selects_all() {
+            config = config.labels_from(&self.labels);
+        }
+        if let Some(fields) = &self.fields {
+            config = config.fields(fields);
+        }
+        config
     }
 }

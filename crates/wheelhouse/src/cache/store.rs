@@ -11,11 +11,15 @@
 //!   with the last known object; unless we wrote it while the list was under way:
 //!   then nobody can tell, and it is asked for.
 //!
+//! An object whose content does not fit its type has its place too: it is not read,
+//! but it is not taken for absent either.
+//!
 //! The objects that changed last, [`WHOLE_BYTES`] of them, are held as they are;
 //! those beyond are packed, and unpacked for whoever reads them.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
+    fmt::Debug,
     hash::{DefaultHasher, Hash as _, Hasher as _},
     num::NonZeroU64,
     ops::Bound,
@@ -23,12 +27,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kube::Resource;
+use kube::{Resource, core::ObjectMeta};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     ownership::Ownership,
     packed::{Packed, Packer},
+    wire::Unreadable,
 };
 use crate::key::Key;
 
@@ -59,6 +64,8 @@ pub(crate) enum Origin {
 pub(crate) enum Put<K> {
     /// It is there now, in place of the old one.
     Stored { old: Option<Arc<K>>, new: Arc<K> },
+    /// It is there now, and cannot be read.
+    SetAside { old: Option<Arc<K>> },
     /// The store knows better: this was the same version, an older one, or one
     /// that we deleted.
     Refused,
@@ -80,6 +87,7 @@ struct Stored<K> {
 enum Form<K> {
     Whole(Arc<K>),
     Packed(Packed),
+    Unreadable(Box<Unreadable>),
 }
 
 /// The objects of one kind, slimmed, with indexes.
@@ -93,6 +101,8 @@ pub(crate) struct Store<K> {
     mean_bytes: usize,
     packed_objects: usize,
     packed_bytes: usize,
+    /// Those whose content does not fit their type.
+    unreadable: BTreeSet<Key>,
     indexes: Vec<Index<K>>,
     /// Objects whose deletion was answered, until the watch says so too.
     deleted: HashMap<Key, Deleted>,
@@ -134,7 +144,7 @@ pub(crate) struct Listed<K> {
     pub(crate) doubtful: Vec<Key>,
 }
 
-impl<K: Resource + Serialize + DeserializeOwned> Store<K> {
+impl<K: Debug + Resource + Serialize + DeserializeOwned> Store<K> {
     pub(crate) fn new() -> Self {
         Self {
             objects: BTreeMap::new(),
@@ -144,6 +154,7 @@ impl<K: Resource + Serialize + DeserializeOwned> Store<K> {
             mean_bytes: 0,
             packed_objects: 0,
             packed_bytes: 0,
+            unreadable: BTreeSet::new(),
             indexes: Vec::new(),
             deleted: HashMap::new(),
             gone: VecDeque::new(),
@@ -159,22 +170,33 @@ impl<K: Resource + Serialize + DeserializeOwned> Store<K> {
         }
         let mut index = Index { name, terms, keys: HashMap::new() };
         for (key, stored) in &self.objects {
-            index.add(key, &self.whole(stored));
+            if let Some(object) = self.whole(stored) {
+                index.add(key, &object);
+            }
         }
         self.indexes.push(index);
     }
 
     /// Puts an object in, unless what is there is as new.
-    pub(crate) fn put(&mut self, origin: Origin, object: K, ownership: Option<Arc<Ownership>>) -> Put<K> {
-        let key = Key::of(&object);
-        let version = version_of(&object);
+    pub(crate) fn put(
+        &mut self,
+        origin: Origin,
+        object: Result<K, Unreadable>,
+        ownership: Option<Arc<Ownership>>,
+    ) -> Put<K> {
+        let metadata = match &object {
+            Ok(object) => object.meta(),
+            Err(unreadable) => &unreadable.metadata,
+        };
+        let key = Key::in_metadata(metadata);
+        let version = version_of(metadata);
         let known = self.objects.get(&key).map(|stored| stored.version);
         match origin {
             Origin::List => self.note_listed(&key, known.flatten() <= version),
             Origin::Answer => self.note_written(&key),
             Origin::Watch => {}
         }
-        let uid = object.meta().uid.as_deref().map(hash);
+        let uid = metadata.uid.as_deref().map(hash);
         if origin == Origin::Answer && uid.is_some_and(|uid| self.gone_set.contains(&uid)) {
             return Put::Refused;
         }
@@ -191,26 +213,39 @@ impl<K: Resource + Serialize + DeserializeOwned> Store<K> {
         {
             return Put::Refused;
         }
-        let new = Arc::new(object);
-        self.measure(&new);
+        let (form, new) = match object {
+            Ok(object) => {
+                let new = Arc::new(object);
+                self.measure(&new);
+                (Form::Whole(new.clone()), Some(new))
+            }
+            Err(unreadable) => (Form::Unreadable(Box::new(unreadable)), None),
+        };
         self.puts += 1;
-        let stored = Stored { form: Form::Whole(new.clone()), ownership, version, uid, put: self.puts };
-        let old = self.objects.insert(key.clone(), stored).map(|old| self.take_out(old));
+        let stored = Stored { form, ownership, version, uid, put: self.puts };
+        let known = self.objects.insert(key.clone(), stored);
+        let old = known.and_then(|known| self.take_out(&key, known));
         for index in &mut self.indexes {
-            match &old {
-                Some(old) => index.replace(&key, old, &new),
-                None => index.add(&key, &new),
+            match (&old, &new) {
+                (Some(old), Some(new)) => index.replace(&key, old, new),
+                (None, Some(new)) => index.add(&key, new),
+                (Some(old), None) => index.remove(&key, old),
+                (None, None) => {}
             }
         }
+        let Some(new) = new else {
+            self.unreadable.insert(key);
+            return Put::SetAside { old };
+        };
         self.latest.push_back((key, self.puts));
         self.pack_the_oldest();
         Put::Stored { old, new }
     }
 
     /// The watch says that this object is gone.
-    pub(crate) fn remove_watched(&mut self, object: &K) -> Option<Arc<K>> {
-        let key = Key::of(object);
-        let uid = object.meta().uid.as_deref().map(hash);
+    pub(crate) fn remove_watched(&mut self, metadata: &ObjectMeta) -> Option<Arc<K>> {
+        let key = Key::in_metadata(metadata);
+        let uid = metadata.uid.as_deref().map(hash);
         if self.deleted.get(&key).is_some_and(|deleted| Some(deleted.uid) == uid) {
             self.deleted.remove(&key);
         }
@@ -259,7 +294,20 @@ impl<K: Resource + Serialize + DeserializeOwned> Store<K> {
     }
 
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<K>> {
-        self.objects.get(key).map(|stored| self.whole(stored))
+        self.objects.get(key).and_then(|stored| self.whole(stored))
+    }
+
+    /// The object of this key, if its content does not fit its type.
+    pub(crate) fn unreadable(&self, key: &Key) -> Option<&Unreadable> {
+        match &self.objects.get(key)?.form {
+            Form::Unreadable(unreadable) => Some(unreadable),
+            Form::Whole(_) | Form::Packed(_) => None,
+        }
+    }
+
+    /// Those whose content does not fit their type, sorted by key.
+    pub(crate) fn all_unreadable(&self) -> impl Iterator<Item = (&Key, &Unreadable)> {
+        self.unreadable.iter().filter_map(|key| Some((key, self.unreadable(key)?)))
     }
 
     pub(crate) fn contains(&self, key: &Key) -> bool {
@@ -278,7 +326,7 @@ impl<K: Resource + Serialize + DeserializeOwned> Store<K> {
 
     /// The objects of a namespace, or all of them, sorted by key.
     pub(crate) fn list(&self, namespace: Option<&str>) -> impl Iterator<Item = Arc<K>> {
-        self.range(namespace).map(|(_, stored)| self.whole(stored))
+        self.range(namespace).filter_map(|(_, stored)| self.whole(stored))
     }
 
     /// The objects that an index holds under a term, sorted by key.
@@ -290,13 +338,14 @@ impl<K: Resource + Serialize + DeserializeOwned> Store<K> {
         found.filter(|object| (index.terms)(object).iter().any(|known| known == term)).collect()
     }
 
+    /// How many objects can be read.
     pub(crate) fn len(&self) -> usize {
-        self.objects.len()
+        self.objects.len() - self.unreadable.len()
     }
 
     /// About how many bytes the objects take.
     pub(crate) fn bytes(&self) -> usize {
-        self.packed_bytes + (self.objects.len() - self.packed_objects) * self.mean_bytes
+        self.packed_bytes + (self.len() - self.packed_objects) * self.mean_bytes
     }
 
     fn measure(&mut self, object: &K) {
@@ -306,17 +355,24 @@ impl<K: Resource + Serialize + DeserializeOwned> Store<K> {
         }
     }
 
-    fn whole(&self, stored: &Stored<K>) -> Arc<K> {
+    fn whole(&self, stored: &Stored<K>) -> Option<Arc<K>> {
         match &stored.form {
-            Form::Whole(object) => object.clone(),
-            Form::Packed(packed) => self.packer.unpack(packed),
+            Form::Whole(object) => Some(object.clone()),
+            Form::Packed(packed) => Some(self.packer.unpack(packed)),
+            Form::Unreadable(_) => None,
         }
     }
 
-    fn take_out(&mut self, stored: Stored<K>) -> Arc<K> {
-        if let Form::Packed(packed) = &stored.form {
-            self.packed_objects -= 1;
-            self.packed_bytes -= packed.bytes();
+    fn take_out(&mut self, key: &Key, stored: Stored<K>) -> Option<Arc<K>> {
+        match &stored.form {
+            Form::Whole(_) => {}
+            Form::Packed(packed) => {
+                self.packed_objects -= 1;
+                self.packed_bytes -= packed.bytes();
+            }
+            Form::Unreadable(_) => {
+                self.unreadable.remove(key);
+            }
         }
         self.whole(&stored)
     }
@@ -353,7 +409,7 @@ impl<K: Resource + Serialize + DeserializeOwned> Store<K> {
     fn remove(&mut self, key: &Key) -> Option<Arc<K>> {
         let removed = self.objects.remove(key)?;
         self.note_gone(removed.uid);
-        let removed = self.take_out(removed);
+        let removed = self.take_out(key, removed)?;
         for index in &mut self.indexes {
             index.remove(key, &removed);
         }
@@ -428,8 +484,8 @@ fn hash(term: &str) -> NonZeroU64 {
 }
 
 /// The resourceVersion as a number, which Kubernetes guarantees since 1.35.
-pub(crate) fn version_of<K: Resource>(object: &K) -> Option<NonZeroU64> {
-    object.meta().resource_version.as_deref()?.parse().ok()
+pub(crate) fn version_of(metadata: &ObjectMeta) -> Option<NonZeroU64> {
+    metadata.resource_version.as_deref()?.parse().ok()
 }
 
 #[cfg(test)]

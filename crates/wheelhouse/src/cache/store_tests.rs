@@ -29,7 +29,7 @@ fn store() -> Store<ConfigMap> {
 }
 
 fn put(store: &mut Store<ConfigMap>, origin: Origin, object: ConfigMap) -> bool {
-    matches!(store.put(origin, object, None), Put::Stored { .. })
+    matches!(store.put(origin, Ok(object), None), Put::Stored { .. })
 }
 
 fn names(objects: impl IntoIterator<Item = Arc<ConfigMap>>) -> Vec<String> {
@@ -61,7 +61,7 @@ fn an_answered_deletion_is_not_undone_by_an_event_from_before() {
     assert!(store.remove_answered(&key("a"), Some("u")).is_some());
     assert!(!put(&mut store, Origin::Watch, object("a", 2, "u")), "an event that was on its way");
     assert!(all(&store).is_empty());
-    assert!(store.remove_watched(&object("a", 3, "u")).is_none(), "it was reported already");
+    assert!(store.remove_watched(&object("a", 3, "u").metadata).is_none(), "it was reported already");
     assert!(put(&mut store, Origin::Watch, object("a", 4, "successor")));
 }
 
@@ -71,7 +71,10 @@ fn a_successor_of_what_we_deleted_is_welcome_at_once() {
     put(&mut store, Origin::Watch, object("a", 1, "u"));
     store.remove_answered(&key("a"), Some("u"));
     assert!(put(&mut store, Origin::Answer, object("a", 3, "successor")));
-    assert!(store.remove_watched(&object("a", 2, "u")).is_none(), "the late event is about the other one");
+    assert!(
+        store.remove_watched(&object("a", 2, "u").metadata).is_none(),
+        "the late event is about the other one"
+    );
     assert_eq!(all(&store), ["a"]);
 }
 
@@ -164,12 +167,15 @@ fn an_index_follows_changes() {
 fn an_answer_from_before_does_not_bring_back_what_the_watch_said_is_gone() {
     let mut store = store();
     put(&mut store, Origin::Watch, object("a", 1, "u"));
-    store.remove_watched(&object("a", 5, "u"));
+    store.remove_watched(&object("a", 5, "u").metadata);
     assert!(
         !put(&mut store, Origin::Answer, object("a", 4, "u")),
         "the answer to an apply, or to a live list"
     );
-    assert!(store.remove_watched(&object("b", 7, "v")).is_none(), "created by us and deleted by others");
+    assert!(
+        store.remove_watched(&object("b", 7, "v").metadata).is_none(),
+        "created by us and deleted by others"
+    );
     assert!(!put(&mut store, Origin::Answer, object("b", 6, "v")), "before the answer to the create came");
     assert!(put(&mut store, Origin::Answer, object("a", 8, "successor")));
     assert_eq!(all(&store), ["a"]);
@@ -198,7 +204,7 @@ fn what_is_packed_is_found_read_replaced_and_removed_like_anything_else() {
     assert_eq!(store.list(Some("n")).count(), 20);
     assert!(!put(&mut store, Origin::Watch, large("o-07", 1, "green")), "it is not newer");
 
-    let Put::Stored { old, .. } = store.put(Origin::Watch, large("o-07", 2, "green"), None) else {
+    let Put::Stored { old, .. } = store.put(Origin::Watch, Ok(large("o-07", 2, "green")), None) else {
         panic!("it is newer");
     };
     assert_eq!(*old.unwrap(), large("o-07", 1, "red"));
@@ -206,7 +212,7 @@ fn what_is_packed_is_found_read_replaced_and_removed_like_anything_else() {
     assert_eq!(names(store.find("colour", "green")), ["o-07"]);
     assert_eq!(store.packed_objects, 11, "another one took its place among the packed");
 
-    let gone = store.remove_watched(&large("o-03", 3, "blue")).unwrap();
+    let gone = store.remove_watched(&large("o-03", 3, "blue").metadata).unwrap();
     assert_eq!(*gone, large("o-03", 1, "blue"));
     assert_eq!((store.packed_objects, store.len()), (10, 19));
 }
@@ -218,4 +224,35 @@ fn an_object_that_changes_often_is_not_packed_for_its_older_versions() {
         put(&mut store, Origin::Watch, large("busy", version, "blue"));
     }
     assert_eq!(store.packed_objects, 0);
+}
+
+fn unreadable(name: &str, version: u64) -> Unreadable {
+    Unreadable { metadata: object(name, version, "u").metadata, why: "it does not fit".to_owned() }
+}
+
+#[test]
+fn what_cannot_be_read_is_neither_listed_nor_taken_for_absent() {
+    let mut store = store();
+    store
+        .add_index("name", Arc::new(|object: &ConfigMap| object.metadata.name.clone().into_iter().collect()));
+    put(&mut store, Origin::Watch, object("a", 1, "u"));
+    let Put::SetAside { old } = store.put(Origin::Watch, Err(unreadable("a", 3)), None) else { panic!() };
+    assert_eq!(names(old), ["a"]);
+    assert_eq!((store.get(&key("a")), all(&store).len(), store.len()), (None, 0, 0));
+    assert!(store.find("name", "a").is_empty());
+    assert!(store.contains(&key("a")));
+    assert_eq!(store.unreadable(&key("a")).unwrap().why, "it does not fit");
+    assert!(!put(&mut store, Origin::Answer, object("a", 2, "u")), "that was before");
+    assert!(put(&mut store, Origin::Watch, object("a", 4, "u")), "it was corrected");
+    assert!(store.unreadable(&key("a")).is_none());
+    assert_eq!(names(store.find("name", "a")), ["a"]);
+}
+
+#[test]
+fn what_cannot_be_read_goes_like_anything_else() {
+    let mut store = store();
+    store.put(Origin::Watch, Err(unreadable("a", 1)), None);
+    assert!(store.remove_watched(&object("a", 2, "u").metadata).is_none(), "nobody could read it");
+    assert!(!store.contains(&key("a")));
+    assert_eq!(store.all_unreadable().count(), 0);
 }

@@ -5,10 +5,14 @@
 //! takes them out of the stream and keeps the little that a later apply needs to
 //! know ([`Managed`]). The annotation in which `kubectl apply` keeps a second
 //! copy of the object goes the same way.
+//!
+//! An object that its type cannot hold, because the CRD's schema lets more
+//! through than the type does, is [`Unreadable`] and nothing worse: its neighbours
+//! in the same list are read.
 
 use std::{borrow::Cow, fmt};
 
-use kube::Resource;
+use kube::{Resource, core::ObjectMeta};
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor, value::CowStrDeserializer},
@@ -22,8 +26,16 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// An object as it came from the API server, less what nobody reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Wire<K> {
-    pub(crate) object: K,
+    pub(crate) object: Result<K, Unreadable>,
     pub(crate) managed: Managed,
+}
+
+/// An object that is there, and whose content does not fit its type.
+#[derive(Clone, Debug)]
+pub(crate) struct Unreadable {
+    pub(crate) metadata: ObjectMeta,
+    /// What does not fit, in words.
+    pub(crate) why: String,
 }
 
 /// What is kept of an object's `managedFields`. Entries of subresources (its
@@ -75,21 +87,47 @@ impl<K: Resource> Resource for Wire<K> {
     fn metadata_api() -> bool {
         K::metadata_api()
     }
-    fn meta(&self) -> &kube::core::ObjectMeta {
-        self.object.meta()
+    fn meta(&self) -> &ObjectMeta {
+        match &self.object {
+            Ok(object) => object.meta(),
+            Err(unreadable) => &unreadable.metadata,
+        }
     }
-    fn meta_mut(&mut self) -> &mut kube::core::ObjectMeta {
-        self.object.meta_mut()
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        match &mut self.object {
+            Ok(object) => object.meta_mut(),
+            Err(unreadable) => &mut unreadable.metadata,
+        }
     }
 }
 
 impl<'de, K: Deserialize<'de>> Deserialize<'de> for Wire<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut managed = Managed::default();
-        let object =
-            K::deserialize(Slimming { inner: deserializer, layer: Layer::Object, managed: &mut managed })?;
+        /// What every object has.
+        #[derive(Deserialize)]
+        struct Any {
+            metadata: ObjectMeta,
+        }
+        // Where an object ends has to be known before anything in it can go wrong.
+        let text = <&RawValue>::deserialize(deserializer)?.get();
+        let (object, managed) = slimmed::<K>(text);
+        let object = match object {
+            Ok(object) => Ok(object),
+            Err(error) => {
+                let (any, _) = slimmed::<Any>(text);
+                let metadata = any.map_err(D::Error::custom)?.metadata;
+                Err(Unreadable { metadata, why: error.to_string() })
+            }
+        };
         Ok(Self { object, managed })
     }
+}
+
+fn slimmed<'de, K: Deserialize<'de>>(text: &'de str) -> (serde_json::Result<K>, Managed) {
+    let mut managed = Managed::default();
+    let mut json = serde_json::Deserializer::from_str(text);
+    let object = K::deserialize(Slimming { inner: &mut json, layer: Layer::Object, managed: &mut managed });
+    (object, managed)
 }
 
 /// Where in the object we are; elsewhere nothing is looked at.
@@ -333,9 +371,10 @@ mod tests {
     #[test]
     fn managed_fields_are_taken_out_and_what_matters_is_kept() {
         let wire: Wire<ConfigMap> = serde_json::from_str(TEXT).unwrap();
-        assert_eq!(wire.object.metadata.managed_fields, None);
-        assert_eq!(wire.object.data.unwrap().len(), 2);
-        assert_eq!(wire.object.metadata.annotations.unwrap().into_keys().collect::<Vec<_>>(), ["kept"]);
+        let object = wire.object.unwrap();
+        assert_eq!(object.metadata.managed_fields, None);
+        assert_eq!(object.data.unwrap().len(), 2);
+        assert_eq!(object.metadata.annotations.unwrap().into_keys().collect::<Vec<_>>(), ["kept"]);
         let applied: Vec<_> =
             wire.managed.applied.iter().map(|by| (by.manager.as_str(), by.fields.get())).collect();
         assert_eq!(applied, [("mine", r#"{"f:data": {"f:x": {}}}"#)]);
@@ -346,8 +385,25 @@ mod tests {
     #[test]
     fn a_dynamic_object_is_slimmed_just_the_same() {
         let wire: Wire<DynamicObject> = serde_json::from_str(TEXT).unwrap();
-        assert_eq!(wire.object.metadata.managed_fields, None);
-        assert_eq!(wire.object.data["data"]["x"], "1");
+        let object = wire.object.unwrap();
+        assert_eq!(object.metadata.managed_fields, None);
+        assert_eq!(object.data["data"]["x"], "1");
         assert_eq!(wire.managed.applied.len(), 1);
+    }
+
+    #[test]
+    fn one_that_does_not_fit_its_type_leaves_its_neighbours_readable() {
+        let bad = TEXT.replace(r#""x": "1""#, r#""x": ["not", "text"]"#);
+        let list = format!(r#"{{"items": [{TEXT}, {bad}, {TEXT}], "metadata": {{"resourceVersion": "8"}}}}"#);
+        let list: kube::core::ObjectList<Wire<ConfigMap>> = serde_json::from_str(&list).unwrap();
+        let readable: Vec<_> = list.items.iter().map(|wire| wire.object.is_ok()).collect();
+        assert_eq!(readable, [true, false, true]);
+        let unreadable = list.items[1].object.as_ref().unwrap_err();
+        assert!(unreadable.why.contains("expected a string"), "{}", unreadable.why);
+        assert_eq!(unreadable.metadata.name.as_deref(), Some("a"));
+        assert_eq!(unreadable.metadata.managed_fields, None);
+        let event = format!(r#"{{"type": "MODIFIED", "object": {bad}}}"#);
+        let event: kube::core::WatchEvent<Wire<ConfigMap>> = serde_json::from_str(&event).unwrap();
+        assert!(matches!(event, kube::core::WatchEvent::Modified(wire) if wire.object.is_err()));
     }
 }

@@ -29,7 +29,7 @@ use crate::{
     operator::{Acting, Operator},
     plan::{Event, Plan, Reference, Step},
     queue::{Finished, Priority, Queue},
-    triggers::{OwnerKind, on_resource},
+    triggers::{OwnerKind, on_resource, on_unreadable_resource},
     world::{Failure, Listers, World},
 };
 
@@ -69,6 +69,7 @@ impl<O: Operator> Running<O> {
         let lister = cache.lister_of::<O::Resource>(controller.dynamic.clone(), controller.selection);
         let on_resource = on_resource(queue.clone(), surroundings.number, controller.predicates);
         lister.informer().subscribe(Arc::new(on_resource));
+        lister.informer().subscribe_unreadable(Arc::new(on_unreadable_resource(queue.clone())));
         let owner = OwnerKind::new::<O::Resource>(&kind);
         let mut listers = Listers::default();
         listers.add(&controller.dynamic, lister.clone());
@@ -115,11 +116,9 @@ impl<O: Operator> Running<O> {
     async fn work_on(self: &Arc<Self>, key: Key, stop: &CancellationToken) {
         let taken = Taken { running: self, key: Some(key.clone()) };
         let Some(resource) = self.lister.get(&key) else {
-            self.doubtful.lock().remove(&key);
-            self.failures.lock().remove(&key);
-            self.queue.forget(&key);
-            return taken.done(Finished::Done);
+            return taken.done(self.note_absent(&key));
         };
+        let reference = Reference::to(&self.kind, &*resource);
         let _exclusive = match &self.exclusion {
             None => None,
             Some((exclusion, shared_key)) => {
@@ -128,7 +127,7 @@ impl<O: Operator> Running<O> {
                 let Ok(shared) = std::panic::catch_unwind(sharing) else {
                     self.metrics.panics.inc();
                     let error = Error::new(Category::Panic, "the function for the shared key panicked");
-                    self.note_failure(&key, &resource, &error);
+                    self.note_failure(&reference, &error);
                     return taken.done(Finished::Failed(Category::Panic));
                 };
                 let exclusive = exclusion.take(shared, move || queue.add(again, Priority::Child));
@@ -141,7 +140,7 @@ impl<O: Operator> Running<O> {
         let span = tracing::info_span!("reconcile", controller = self.name, %key);
         let began = Instant::now();
         tracing::trace!(parent: &span, "begins");
-        let reconciling = AssertUnwindSafe(self.reconcile(&key, resource.clone(), stop)).catch_unwind();
+        let reconciling = AssertUnwindSafe(self.reconcile(&key, resource, stop)).catch_unwind();
         let reconciling = tokio::time::timeout(self.deadline, reconciling);
         let result = match reconciling.instrument(span.clone()).await {
             Ok(Ok(result)) => result,
@@ -166,18 +165,34 @@ impl<O: Operator> Running<O> {
                 }
             }
             Err(error) => {
-                self.note_failure(&key, &resource, &error);
+                self.note_failure(&reference, &error);
                 taken.done(Finished::Failed(error.category()));
             }
         }
     }
 
-    fn note_failure(self: &Arc<Self>, key: &Key, resource: &Arc<O::Resource>, error: &Error) {
+    /// Its resource is gone, or is there and cannot be read.
+    fn note_absent(&self, key: &Key) -> Finished {
+        if let Some((about, why)) = self.lister.informer().unreadable(key) {
+            let error = Error::new(
+                Category::Invalid,
+                format!("{} {key} cannot be read, and is left alone until it is corrected: {why}", self.kind),
+            );
+            self.note_failure(&about, &error);
+            return Finished::Failed(Category::Invalid);
+        }
+        self.doubtful.lock().remove(key);
+        self.failures.lock().remove(key);
+        self.queue.forget(key);
+        Finished::Done
+    }
+
+    fn note_failure(&self, about: &Reference, error: &Error) {
         let category = error.category();
         self.metrics.count("error");
         self.metrics.count_error(category.as_str());
         if category.asks_for_live_reads() {
-            self.doubtful.lock().insert(key.clone());
+            self.doubtful.lock().insert(about.key());
         }
         // A conflict is how two writers find out about each other, and leading
         // ends now and then: nobody has to be told.
@@ -185,10 +200,9 @@ impl<O: Operator> Running<O> {
             tracing::info!(category = category.as_str(), "{error}; looking again");
         } else {
             tracing::warn!(category = category.as_str(), "{error}; trying again");
-            self.failures.lock().insert(key.clone(), Failure { category, message: error.to_string() });
-            let about = Reference::to(&self.kind, &**resource);
+            self.failures.lock().insert(about.key(), Failure { category, message: error.to_string() });
             let event = Event::warning(category.as_str(), error.to_string());
-            let events = self.events.clone();
+            let (events, about) = (self.events.clone(), about.clone());
             tokio::spawn(async move { events.publish(&about, &event).await });
         }
     }
@@ -203,7 +217,7 @@ impl<O: Operator> Running<O> {
         let is_live = live.is_some();
         let resource = match is_live {
             true => {
-                self.surroundings.cache.refresh(&self.kind, key.namespace()).await?;
+                self.surroundings.cache.refresh_one(&self.kind, key).await?;
                 match self.lister.get(key) {
                     Some(resource) => resource,
                     None => return Ok(None),
@@ -261,7 +275,10 @@ impl<O: Operator> Running<O> {
         // unless the resource itself may be gone.
         let written = match &plan.status {
             Some(status) if !gives_up_the_resource(&plan) => {
-                actor.write_status(status).instrument(tracing::debug_span!("act", step = "status")).await
+                let key = owner.reference.key();
+                let read = || self.lister.get(&key).and_then(|resource| pick(&*resource, "status"));
+                let writing = actor.write_status(status, read);
+                writing.instrument(tracing::debug_span!("act", step = "status")).await
             }
             _ => Ok(Done::AlreadySo),
         };

@@ -9,7 +9,7 @@ use crate::{
     cache::{Cache, Cached, Selection},
     kind::Kind,
     queue::Queue,
-    triggers::{MapFunction, OwnerKind, Predicate, on_child, on_other},
+    triggers::{MapFunction, OwnerKind, Predicate, on_child, on_other, on_unreadable_child},
     world::Listers,
 };
 
@@ -64,7 +64,9 @@ pub(super) fn owns<K: Cached>(
 ) -> Registration {
     Box::new(move |cache, listers, resource, queue| {
         let lister = cache.lister_of::<K>(dynamic.clone(), selection);
-        lister.informer().subscribe(Arc::new(on_child(queue.clone(), resource.clone(), when)));
+        let informer = lister.informer();
+        informer.subscribe(Arc::new(on_child(queue.clone(), resource.clone(), when)));
+        informer.subscribe_unreadable(Arc::new(on_unreadable_child(queue.clone(), resource.clone())));
         listers.owned.push(Kind::of::<K>(&dynamic));
         listers.add(&dynamic, lister);
     })

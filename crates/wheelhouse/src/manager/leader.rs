@@ -29,26 +29,30 @@ use crate::{
 
 /// How leaders are elected.
 #[derive(Clone, Debug)]
-pub struct ElectionSettings {
+pub(crate) struct ElectionSettings {
     /// Where the Lease is.
-    pub namespace: String,
+    pub(crate) namespace: String,
     /// What it is called.
-    pub lease: String,
+    pub(crate) lease: String,
     /// Who we are. Must differ between processes.
-    pub identity: String,
+    pub(crate) identity: String,
     /// A lease that did not change for so long is free. Default: 15 s.
-    pub lease_duration: Duration,
+    pub(crate) lease_duration: Duration,
     /// After that time without a good renewal a leader stops. Default: 10 s.
-    pub renew_deadline: Duration,
+    pub(crate) renew_deadline: Duration,
     /// How often a leader renews. Default: 2 s.
-    pub renew_every: Duration,
+    pub(crate) renew_every: Duration,
     /// How often a candidate looks. Default: 500 ms.
-    pub look_every: Duration,
+    pub(crate) look_every: Duration,
 }
 
 impl ElectionSettings {
     /// With client-go's times.
-    pub fn new(namespace: impl Into<String>, lease: impl Into<String>, identity: impl Into<String>) -> Self {
+    pub(crate) fn new(
+        namespace: impl Into<String>,
+        lease: impl Into<String>,
+        identity: impl Into<String>,
+    ) -> Self {
         Self {
             namespace: namespace.into(),
             lease: lease.into(),

@@ -8,6 +8,7 @@ use k8s_openapi::{
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
+use kube::ResourceExt as _;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
@@ -22,14 +23,14 @@ use crate::{
 pub(super) struct Installation<'a> {
     pub(super) name: &'a str,
     pub(super) version: &'a str,
-    pub(super) crds: &'a [CustomResourceDefinition],
+    pub(super) crds: Vec<CustomResourceDefinition>,
     pub(super) images: &'a [(&'static str, String)],
     pub(super) declared: Vec<Declared>,
 }
 
 impl Installation<'_> {
     pub(super) fn crds(&self) -> Result<String> {
-        documents(self.crds)
+        documents(&self.crds)
     }
 
     pub(super) fn rbac(&self, place: &Place) -> Result<String> {
@@ -37,17 +38,16 @@ impl Installation<'_> {
         let rules = rbac::rules(&self.declared);
         let subject =
             json!([{"kind": "ServiceAccount", "name": self.name, "namespace": place.install_namespace}]);
-        let reference =
-            |kind: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": self.name});
+        let reference = |kind: &str, name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
         add::<ServiceAccount>(&mut text, self.object(Some(&place.install_namespace), json!({})))?;
         if place.namespaces.is_empty() {
             add::<ClusterRole>(&mut text, self.object(None, json!({"rules": rules})))?;
-            let binding = json!({"roleRef": reference("ClusterRole"), "subjects": subject});
+            let binding = json!({"roleRef": reference("ClusterRole", self.name), "subjects": subject});
             add::<ClusterRoleBinding>(&mut text, self.object(None, binding))?;
         }
         for namespace in &place.namespaces {
             add::<Role>(&mut text, self.object(Some(namespace), json!({"rules": rules})))?;
-            let binding = json!({"roleRef": reference("Role"), "subjects": subject});
+            let binding = json!({"roleRef": reference("Role", self.name), "subjects": subject});
             add::<RoleBinding>(&mut text, self.object(Some(namespace), binding))?;
         }
         let lease = format!("{}-lease", self.name);
@@ -55,17 +55,30 @@ impl Installation<'_> {
             self.object(Some(&place.install_namespace), json!({"rules": rbac::rules(&[rbac::leases()])}));
         rename(&mut role, &lease);
         add::<Role>(&mut text, role)?;
-        let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": lease});
-        let mut binding =
-            self.object(Some(&place.install_namespace), json!({"roleRef": reference, "subjects": subject}));
+        let mut binding = self.object(
+            Some(&place.install_namespace),
+            json!({"roleRef": reference("Role", &lease), "subjects": subject}),
+        );
         rename(&mut binding, &lease);
         add::<RoleBinding>(&mut text, binding)?;
+        if place.install_crds {
+            let crds = format!("{}-crds", self.name);
+            let names = self.crds.iter().map(|crd| crd.name_any()).collect();
+            let mut role = self.object(None, json!({"rules": [rbac::crds(names)]}));
+            rename(&mut role, &crds);
+            add::<ClusterRole>(&mut text, role)?;
+            let mut binding =
+                self.object(None, json!({"roleRef": reference("ClusterRole", &crds), "subjects": subject}));
+            rename(&mut binding, &crds);
+            add::<ClusterRoleBinding>(&mut text, binding)?;
+        }
         Ok(text)
     }
 
     pub(super) fn all(&self, settings: &ManifestSettings) -> Result<String> {
         let place = &settings.place;
-        let mut text = self.crds()?;
+        // An operator that registers them itself gets no second hand to do it.
+        let mut text = if place.install_crds { String::new() } else { self.crds()? };
         let mut namespace = self.object(None, json!({}));
         rename(&mut namespace, &place.install_namespace);
         if let Some(labels) = namespace.pointer_mut("/metadata/labels") {
@@ -84,7 +97,8 @@ impl Installation<'_> {
             .clone()
             .unwrap_or_else(|| format!("wheelhouse.dev/{}:{}", self.name, self.version));
         let namespaces = settings.place.namespaces.iter().flat_map(|name| ["--namespace", name.as_str()]);
-        let arguments: Vec<&str> = ["run"].into_iter().chain(namespaces).collect();
+        let install_crds = settings.place.install_crds.then_some("--install-crds");
+        let arguments: Vec<&str> = ["run"].into_iter().chain(install_crds).chain(namespaces).collect();
         let images = self.images.iter().map(|(variable, image)| json!({"name": variable, "value": image}));
         let images: Vec<_> = images.collect();
         let get = |path: &str| json!({"httpGet": {"path": path, "port": "http"}, "periodSeconds": 5});

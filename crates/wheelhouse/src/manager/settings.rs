@@ -3,7 +3,7 @@
 
 use std::{net::SocketAddr, num::NonZeroUsize};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Command, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 /// The command line of every operator.
 #[derive(Debug, Parser)]
@@ -12,24 +12,68 @@ pub(super) struct CommandLine {
     pub(super) verb: Verb,
 }
 
-/// How the program of that name is called.
-pub(super) fn examples(name: &str) -> String {
-    format!(
-        "\
-Examples:
-  # on a laptop, with your kubeconfig
-  {name} run --install-crds --no-leader-election
-
-  # in two namespaces only
-  {name} run --namespace team-a --namespace team-b
-
-  # all that installs it
-  {name} manifests --image registry.example.com/{name}:1.0 | kubectl apply -f -
-
-  # what it may do, in one namespace
-  {name} rbac --namespace team-a"
-    )
+/// The command line of the operator of that name.
+pub(super) fn command(name: &str, version: &str) -> Command {
+    let examples = |verbs: &[&str]| {
+        let wanted = EXAMPLES.iter().filter(|example| verbs.contains(&example.verb));
+        let shown: Vec<_> = wanted.map(|example| example.of(name)).collect();
+        format!("Examples:\n{}", shown.join("\n\n"))
+    };
+    let mut command =
+        CommandLine::command().name(name.to_owned()).version(version.to_owned()).after_help(examples(&VERBS));
+    for verb in VERBS {
+        let help = examples(&[verb]);
+        command = command.mut_subcommand(verb, |verb| verb.after_help(help));
+    }
+    command
 }
+
+const VERBS: [&str; 4] = ["run", "crds", "rbac", "manifests"];
+
+/// How a verb is used.
+struct Example {
+    verb: &'static str,
+    what: &'static str,
+    arguments: &'static str,
+}
+
+impl Example {
+    fn of(&self, name: &str) -> String {
+        format!("  # {}\n  {name} {} {}", self.what, self.verb, self.arguments.replace("NAME", name))
+            .trim_end()
+            .to_owned()
+    }
+}
+
+const EXAMPLES: [Example; 7] = [
+    Example {
+        verb: "run",
+        what: "on a laptop, with your kubeconfig",
+        arguments: "--install-crds --no-leader-election",
+    },
+    Example {
+        verb: "run",
+        what: "in two namespaces only",
+        arguments: "--namespace team-a --namespace team-b",
+    },
+    Example { verb: "crds", what: "register the kinds, and nothing else", arguments: "| kubectl apply -f -" },
+    Example { verb: "rbac", what: "what it may do, in one namespace", arguments: "--namespace team-a" },
+    Example {
+        verb: "rbac",
+        what: "what it may do if it registers its CRDs itself",
+        arguments: "--install-crds",
+    },
+    Example {
+        verb: "manifests",
+        what: "all that installs it",
+        arguments: "--image registry.example.com/NAME:1.0 | kubectl apply -f -",
+    },
+    Example {
+        verb: "manifests",
+        what: "one copy, for one namespace",
+        arguments: "--replicas 1 --namespace team-a | kubectl apply -f -",
+    },
+];
 
 /// What an operator's binary can do.
 #[derive(Debug, Subcommand)]
@@ -53,6 +97,9 @@ pub(super) struct Place {
     /// Look at this namespace only (repeatable); all of them by default
     #[arg(long = "namespace", value_name = "NAME")]
     pub(super) namespaces: Vec<String>,
+    /// The operator registers its CRDs itself, and may do so
+    #[arg(long)]
+    pub(super) install_crds: bool,
 }
 
 /// What the Deployment is like.

@@ -2,11 +2,14 @@
 
 use std::{convert::Infallible, fmt};
 
-use kube::{Resource, ResourceExt as _};
+use kube::{Resource, core::ObjectMeta};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{key::Key, kind::Kind};
+use crate::{
+    key::Key,
+    kind::{Kind, Whole},
+};
 
 /// One thing to do. Each can be repeated: after a crash, the next plan has it again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,7 +34,8 @@ pub enum Step<A> {
         /// Which, by UID.
         target: Reference,
     },
-    /// A command is to be run in a pod.
+    /// A command is to be run in a pod. It can do anything, so it is the last step
+    /// of its plan.
     Exec(Exec),
     /// Some fields of an object are to change, if nobody changed it since it was observed.
     Update {
@@ -66,10 +70,15 @@ pub struct Object {
 
 impl Object {
     /// A typed object.
-    pub fn of<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Self {
+    pub fn of<K: Whole>(object: &K) -> Self {
         let kind = Kind::of::<K>(&());
-        // What is no JSON has no name, and the step says that.
-        Self::new(kind, serde_json::to_value(object).unwrap_or_default())
+        // What is no JSON, or only the metadata of something, has no name here, and
+        // the step says that.
+        let content = match K::metadata_api() {
+            true => Value::Null,
+            false => serde_json::to_value(object).unwrap_or_default(),
+        };
+        Self::new(kind, content)
     }
 
     /// An object of a kind that is known only at run time.
@@ -115,13 +124,18 @@ pub struct Reference {
 impl Reference {
     /// A reference to this object.
     pub fn to<K: Resource>(kind: &Kind, object: &K) -> Self {
+        Self::in_metadata(kind, object.meta())
+    }
+
+    /// A reference to the object with this metadata.
+    pub(crate) fn in_metadata(kind: &Kind, metadata: &ObjectMeta) -> Self {
         Self {
             kind: kind.clone(),
-            namespace: object.namespace(),
-            name: object.name_any(),
-            uid: object.uid().unwrap_or_default(),
-            resource_version: object.resource_version().unwrap_or_default(),
-            terminating: object.meta().deletion_timestamp.is_some(),
+            namespace: metadata.namespace.clone(),
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            resource_version: metadata.resource_version.clone().unwrap_or_default(),
+            terminating: metadata.deletion_timestamp.is_some(),
         }
     }
 
@@ -230,7 +244,8 @@ impl<A: Action> Step<A> {
     /// Whether it can cost data or change a membership.
     pub fn is_destructive(&self) -> bool {
         match self {
-            Self::Delete { .. } | Self::Evict { .. } | Self::RemoveFinalizer(_) => true,
+            // Nobody knows what a command does.
+            Self::Delete { .. } | Self::Evict { .. } | Self::Exec(_) | Self::RemoveFinalizer(_) => true,
             Self::Act(action) => action.is_destructive(),
             _ => false,
         }

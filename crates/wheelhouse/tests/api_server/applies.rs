@@ -183,6 +183,7 @@ fn deployment(seen: &Seen) -> Plan {
     plan.set_status(&WidgetStatus {
         observed_generation: seen.widget.metadata.generation,
         note: String::new(),
+        ..Default::default()
     });
     plan
 }
@@ -232,7 +233,7 @@ async fn children_of_which_only_the_metadata_is_held_are_kept_just_the_same() {
     })
     .await;
     stop.cancel();
-    started.finished().await;
+    started.finished().await.unwrap();
 
     let mark = place.namespace.mark().await.unwrap();
     let stop = tokio_util::sync::CancellationToken::new();
@@ -244,7 +245,7 @@ async fn children_of_which_only_the_metadata_is_held_are_kept_just_the_same() {
     let requests = place.identity.requests_since(&mark).await.unwrap();
     assert_eq!(requests.writes().len(), 0, "{requests:?}");
     stop.cancel();
-    started.finished().await;
+    started.finished().await.unwrap();
 }
 
 /// Knows nothing of its ConfigMaps but that they are there.

@@ -118,6 +118,8 @@ async fn after_a_write_whose_answer_was_lost_the_next_observation_is_live() {
         .filter(|request| request.verb == "create" && request.resource == "configmaps");
     assert!(creates.iter().all(|create| create.code == 201), "none was sent twice: {creates:?}");
     assert_eq!(creates.len(), 10);
+    let lists = place.identity.requests_since(&mark).await.unwrap().count("list", "configmaps");
+    assert!(lists > 5, "the first list, and one after each of five lost answers: {lists}");
     operating.stop().await;
 }
 

@@ -10,11 +10,12 @@ use wheelhouse::{
     k8s_openapi::api::core::v1::{ConfigMap, Namespace},
     kube::{
         ResourceExt as _,
+        api::{Patch, PatchParams},
         core::{ApiResource, DynamicObject, Expression},
     },
 };
 
-use super::widgets::{Place, Widget, config_map, eventually};
+use super::widgets::{Place, Widget, config_map, eventually, quiet};
 
 struct Anything;
 
@@ -50,6 +51,13 @@ async fn a_kind_that_is_known_only_at_run_time_is_worked_on_like_any_other() {
     eventually("it works", async || place.is_resized(1).await).await;
     place.resize(2).await;
     eventually("it follows", async || place.is_resized(2).await).await;
+    quiet().await;
+    let mark = place.namespace.mark().await.unwrap();
+    let patch = Patch::Merge(json!({"metadata": {"labels": {"looked": "at"}}}));
+    place.widgets().patch("a", &PatchParams::default(), &patch).await.unwrap();
+    quiet().await;
+    let calls = place.identity.requests_since(&mark).await.unwrap().filter(|request| request.verb != "watch");
+    assert!(calls.is_empty(), "nothing has changed: {calls:?}");
     operating.stop().await;
 }
 

@@ -20,6 +20,8 @@ use wheelhouse::{
     queue::QueueSettings,
 };
 
+use wheelhouse_testing::{CapturedEvent, EventType};
+
 use super::widgets::{Place, Widgets, eventually, one_config_map};
 
 const WORKERS: usize = 4;
@@ -111,21 +113,39 @@ async fn a_panic_and_a_hang_are_tried_again_and_told() {
     let events = place.namespace.events().await.unwrap();
     let tries = Arc::new(AtomicUsize::new(0));
     let tried = tries.clone();
-    let widgets = Widgets::new(move |seen| {
+    let mut widgets = Widgets::new(move |seen| {
         if seen.name() == "panic" && tried.fetch_add(1, Ordering::SeqCst) < 3 {
             panic!("as the test says");
         }
-        super::widgets::one_config_map(seen)
+        one_config_map(seen)
     });
-    let operating = place.start(widgets.controller()).await;
-    place.create("panic", 1).await;
-    eventually("it went well in the end", async || {
-        place.config_maps().get_opt("panic").await.unwrap().is_some()
+    let looks = Arc::new(AtomicUsize::new(0));
+    let looked = looks.clone();
+    widgets.hook = Arc::new(move |widget| {
+        let hangs = widget.name_any() == "hang" && looked.fetch_add(1, Ordering::SeqCst) < 1;
+        Box::pin(async move {
+            if hangs {
+                std::future::pending::<()>().await;
+            }
+        })
+    });
+    let operating = place.start(widgets.controller().settings(settings())).await;
+    for name in ["panic", "hang"] {
+        place.create(name, 1).await;
+        eventually("it went well in the end", async || {
+            place.config_maps().get_opt(name).await.unwrap().is_some()
+        })
+        .await;
+    }
+    let note = "the operator panicked: as the test says";
+    events.expect(EventType::Warning, "Panic", note).await.unwrap();
+    assert!(tries.load(Ordering::SeqCst) >= 4);
+    eventually("the hang is told", async || {
+        let told = |event: &CapturedEvent| event.reason == "DeadlineExceeded" && event.message.contains("3s");
+        events.seen().await.unwrap().iter().any(told)
     })
     .await;
-    let note = "the operator panicked: as the test says";
-    events.expect(wheelhouse_testing::EventType::Warning, "Panic", note).await.unwrap();
-    assert!(tries.load(Ordering::SeqCst) >= 4);
+    assert!(looks.load(Ordering::SeqCst) >= 2);
     operating.stop().await;
 }
 
@@ -172,7 +192,7 @@ async fn a_key_is_never_worked_on_twice_at_the_same_time_and_shared_keys_exclude
     .await;
     assert_eq!(overlaps.load(Ordering::SeqCst), 0);
     stop.cancel();
-    started.finished().await;
+    started.finished().await.unwrap();
 }
 
 #[tokio::test]

@@ -14,8 +14,10 @@ mod dynamic;
 mod elections;
 mod isolation;
 mod manager;
+mod own_actions;
 mod steps;
 mod survival;
 #[cfg(feature = "opentelemetry")]
 mod traces;
+mod unreadable;
 mod widgets;

@@ -99,7 +99,7 @@ async fn crds_are_installed_at_the_start_and_never_an_older_one_over_a_newer() {
         assert_eq!(crd.annotations()["wheelhouse.dev/version"], installed);
         place.widgets().list(&Default::default()).await.expect("it is served");
         stop.cancel();
-        started.finished().await;
+        started.finished().await.unwrap();
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use serde_json::json;
@@ -13,6 +16,7 @@ use wheelhouse::{
         Api,
         api::{Patch, PatchParams, PostParams},
     },
+    labels::OWNER_UID,
     plan::{EnsureSecret, Guard, Object, SecretValue, Step},
 };
 use wheelhouse_testing::EventType;
@@ -52,11 +56,10 @@ async fn a_deletion_is_of_this_very_object_and_not_of_its_successor() {
     let widgets = when_told(move |_| Some(Step::Delete { target: stale.clone(), guard: Guard::Identity }));
     let operating = place.start(widgets.controller()).await;
     place.create("a", 1).await;
-    eventually("the deletion was tried", async || {
-        place.identity.requests_since(&mark).await.unwrap().count("delete", "configmaps") > 0
+    eventually("the deletion was tried, and tried again", async || {
+        place.identity.requests_since(&mark).await.unwrap().count("delete", "configmaps") > 1
     })
     .await;
-    quiet().await;
     let deletes =
         place.identity.requests_since(&mark).await.unwrap().filter(|request| request.verb == "delete");
     assert!(deletes.iter().all(|delete| delete.code == 409), "{deletes:?}");
@@ -87,9 +90,17 @@ async fn a_guarded_deletion_does_nothing_when_the_object_has_changed() {
         })
     });
     let operating = place.start(widgets.controller()).await;
+    let mark = place.namespace.mark().await.unwrap();
     place.create("a", 1).await;
     place.create("b", 1).await;
-    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    eventually("both looked, the one at the version and the other at the field", async || {
+        let requests = place.identity.requests_since(&mark).await.unwrap();
+        requests.count("delete", "configmaps") > 0 && requests.count("get", "configmaps") > 0
+    })
+    .await;
+    let deletes =
+        place.identity.requests_since(&mark).await.unwrap().filter(|request| request.verb == "delete");
+    assert!(deletes.iter().all(|delete| delete.code == 409), "{deletes:?}");
     assert!(place.config_maps().get_opt("victim").await.unwrap().is_some());
     let patch = Patch::Merge(json!({"data": {"phase": "Failed"}}));
     place.config_maps().patch("victim", &PatchParams::default(), &patch).await.unwrap();
@@ -301,9 +312,40 @@ async fn an_orphan_is_adopted_and_an_object_of_another_is_not() {
         references.is_some_and(|references| references[0].uid == owner.metadata.uid.clone().unwrap())
     })
     .await;
+    let events = place.namespace.events().await.unwrap();
     place.create("b", 1).await;
-    quiet().await;
+    eventually("the other is told", async || {
+        events
+            .seen()
+            .await
+            .unwrap()
+            .iter()
+            .any(|event| event.message.contains("it belongs to another resource"))
+    })
+    .await;
     assert_eq!(place.config_maps().get("orphan").await.unwrap().metadata.owner_references.unwrap().len(), 1);
+    operating.stop().await;
+}
+
+#[tokio::test]
+async fn an_orphan_in_another_namespace_is_adopted_by_label() {
+    let place = Place::new("adopt-here").await;
+    let other = Place::new("adopt-there").await;
+    let orphan =
+        other.config_maps().create(&PostParams::default(), &config_map("orphan", &[])).await.unwrap();
+    let target = Reference::of(&orphan);
+    let widgets = when_told(move |_| Some(Step::Adopt { target: target.clone() }));
+    let mut settings = place.settings();
+    settings.namespaces.push(other.namespace.name().to_owned());
+    let operating = place.start_with(place.identity.config(), settings, widgets.controller()).await;
+    let owner = place.create("a", 1).await;
+    eventually("it is adopted", async || {
+        let metadata = other.config_maps().get("orphan").await.unwrap().metadata;
+        let label = metadata.labels.unwrap_or_default().get(OWNER_UID).cloned();
+        assert!(metadata.owner_references.is_none(), "Kubernetes would delete it");
+        label == owner.metadata.uid
+    })
+    .await;
     operating.stop().await;
 }
 
@@ -354,5 +396,40 @@ async fn the_status_is_written_only_when_it_says_something_else() {
     place.widgets().patch_status("a", &PatchParams::default(), &patch).await.unwrap();
     let note = |widget: Widget| widget.status.unwrap().note;
     eventually("it is restored", async || note(place.widgets().get("a").await.unwrap()) == "fine").await;
+    operating.stop().await;
+}
+
+#[tokio::test]
+async fn a_status_that_the_api_server_completes_is_written_once_all_the_same() {
+    let place = Place::new("status-completed").await;
+    let decisions = Arc::new(AtomicUsize::new(0));
+    let counted = decisions.clone();
+    let widgets = Widgets::new(move |seen| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let mut plan = Plan::new();
+        // The CRD has a default for the grade.
+        plan.set_status(&json!({"note": seen.widget.spec.size.to_string(), "detail": {}}));
+        plan
+    });
+    let mark = place.namespace.mark().await.unwrap();
+    let operating = place.start(widgets.controller()).await;
+    place.create("a", 3).await;
+    eventually("it is written", async || place.widgets().get("a").await.unwrap().status.is_some()).await;
+    for round in 0..5 {
+        let before = decisions.load(Ordering::SeqCst);
+        let patch = Patch::Merge(json!({"metadata": {"labels": {"round": round.to_string()}}}));
+        place.widgets().patch("a", &PatchParams::default(), &patch).await.unwrap();
+        eventually("it is looked at", async || decisions.load(Ordering::SeqCst) > before).await;
+    }
+    quiet().await;
+    let detail = place.widgets().get("a").await.unwrap().status.unwrap().detail;
+    assert_eq!(detail.unwrap().grade, "plain");
+    assert_eq!(place.identity.requests_since(&mark).await.unwrap().writes().len(), 1);
+    place.resize(4).await;
+    let note = async || place.widgets().get("a").await.unwrap().status.unwrap().note;
+    eventually("it goes on", async || note().await == "4").await;
+    let patch = Patch::Merge(json!({"status": {"note": "somebody was here"}}));
+    place.widgets().patch_status("a", &PatchParams::default(), &patch).await.unwrap();
+    eventually("it is restored", async || note().await == "4").await;
     operating.stop().await;
 }

@@ -43,6 +43,19 @@ pub struct WidgetStatus {
     pub observed_generation: Option<i64>,
     #[serde(default)]
     pub note: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Detail>,
+}
+
+/// What the API server fills in where it is not said.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+pub struct Detail {
+    #[serde(default = "plain")]
+    pub grade: String,
+}
+
+fn plain() -> String {
+    "plain".to_owned()
 }
 
 /// What an operator of these tests knows.
@@ -121,6 +134,7 @@ pub fn one_config_map(seen: &Seen) -> Plan {
     plan.set_status(&WidgetStatus {
         observed_generation: seen.widget.metadata.generation,
         note: "seen".into(),
+        detail: None,
     });
     plan
 }
@@ -213,7 +227,7 @@ pub struct Operating {
 impl Operating {
     pub async fn stop(self) {
         self.stop.cancel();
-        self.started.finished().await;
+        self.started.finished().await.unwrap();
     }
 }
 

@@ -69,6 +69,7 @@ async fn a_gordon_names_its_pods_and_scales_both_ways_and_replaces_what_was_dele
 async fn a_template_that_the_api_server_refuses_is_told_in_condition_and_event_and_heals() {
     let place = Place::new("invalid").await;
     let identity = place.identity("gordon").await;
+    let events = place.namespace.events().await.unwrap();
     let operating = place.start(identity.config()).await;
     place.create(1).await;
     eventually("one is there", async || place.live_pods().await.len() == 1).await;
@@ -85,6 +86,11 @@ async fn a_template_that_the_api_server_refuses_is_told_in_condition_and_event_a
             .conditions
             .iter()
             .any(|condition| condition.reason == "Invalid" && condition.message.contains("create Pod"))
+    })
+    .await;
+    eventually("an event says so", async || {
+        let seen = events.seen().await.unwrap();
+        seen.iter().any(|event| event.reason == "Invalid" && event.message.contains("create Pod"))
     })
     .await;
     edit(json!(null)).await;

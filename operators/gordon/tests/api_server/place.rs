@@ -98,6 +98,6 @@ pub struct Operating {
 impl Operating {
     pub async fn stop(self) {
         self.stop.cancel();
-        self.started.finished().await;
+        self.started.finished().await.unwrap();
     }
 }

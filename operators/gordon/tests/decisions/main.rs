@@ -73,6 +73,34 @@ fn a_changed_image_is_rolled_out_one_pod_at_a_time() {
     assert_eq!(steps(&seen), ["delete Pod g-0"]);
     seen.pods[1].ready = false;
     assert_eq!(steps(&seen), ["delete Pod g-1"], "the one that does not work anyway");
+    let Step::Delete { guard, .. } = &analyse(&seen).steps[0].step else { panic!() };
+    assert_eq!(*guard, Guard::Unchanged, "if it works meanwhile, it stays");
+}
+
+#[test]
+fn an_image_that_does_not_work_costs_one_pod() {
+    let mut seen = seen(3, (0..3).map(|index| pod(&format!("g-{index}"), "Running", true)).collect());
+    let updated = seen.pods[0].made_for.clone();
+    seen.pods[1].made_for = None;
+    seen.pods[2].made_for = None;
+    seen.pods[0].ready = false;
+    assert_eq!(steps(&seen), [""; 0], "the new one does not work");
+    seen.pods[1].ready = false;
+    assert_eq!(steps(&seen), [""; 0], "an old one that stops working meanwhile is not given up");
+    seen.pods[0].made_for = Some("tried before".to_owned());
+    assert_eq!(steps(&seen), ["delete Pod g-0"], "what is wanted was corrected");
+    seen.pods[0].made_for = updated;
+    seen.pods[0].ready = true;
+    assert_eq!(steps(&seen), ["delete Pod g-1"]);
+}
+
+#[test]
+fn a_newer_operator_with_another_image_of_its_own_restarts_nobody() {
+    let mut seen = seen(2, vec![pod("g-0", "Running", true), pod("g-1", "Running", true)]);
+    seen.image = "wheelhouse.dev/gordon:99.0".to_owned();
+    assert_eq!(steps(&seen), [""; 0]);
+    seen.pods.remove(1);
+    assert_eq!(steps(&seen), ["create Pod g-1"], "what is made anew is made of it");
 }
 
 #[test]
@@ -81,6 +109,8 @@ fn a_name_that_somebody_else_has_is_left_to_them_and_told() {
     seen.taken_names.insert("g-0".into());
     assert_eq!(steps(&seen), ["create Pod g-1"]);
     assert_eq!(readiness(&seen).1, "NameTaken");
+    let events: Vec<_> = analyse(&seen).events.into_iter().map(|event| event.reason).collect();
+    assert_eq!(events, ["Scheduled", "NameTaken"]);
 }
 
 #[test]
