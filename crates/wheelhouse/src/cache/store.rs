@@ -131,7 +131,7 @@ struct Deleted {
 struct Relist {
     /// What was there before it and has not been listed yet.
     unseen: HashSet<Key>,
-    /// What we wrote since it began and it has not listed.
+    /// What we wrote since it began, and it has not listed.
     written: HashSet<Key>,
 }
 
@@ -192,7 +192,7 @@ impl<K: Debug + Resource + Serialize + DeserializeOwned> Store<K> {
         let version = version_of(metadata);
         let known = self.objects.get(&key).map(|stored| stored.version);
         match origin {
-            Origin::List => self.note_listed(&key, known.flatten() <= version),
+            Origin::List => self.note_listed(&key),
             Origin::Answer => self.note_written(&key),
             Origin::Watch => {}
         }
@@ -429,18 +429,19 @@ impl<K: Debug + Resource + Serialize + DeserializeOwned> Store<K> {
         }
     }
 
-    fn note_listed(&mut self, key: &Key, as_new_as_known: bool) {
+    fn note_listed(&mut self, key: &Key) {
         for relist in self.relists.values_mut() {
             relist.unseen.remove(key);
-            if as_new_as_known {
-                relist.written.remove(key);
-            }
+            // Whatever became of it after the list, the watch will tell.
+            relist.written.remove(key);
         }
     }
 
     fn note_written(&mut self, key: &Key) {
+        let is_known = self.objects.contains_key(key);
         for (part, relist) in &mut self.relists {
-            if part.as_deref().is_none_or(|namespace| key.namespace() == Some(namespace)) {
+            let is_listed = is_known && !relist.unseen.contains(key) && !relist.written.contains(key);
+            if !is_listed && part.as_deref().is_none_or(|namespace| key.namespace() == Some(namespace)) {
                 relist.unseen.remove(key);
                 relist.written.insert(key.clone());
             }

@@ -117,6 +117,18 @@ fn what_we_wrote_during_a_list_is_asked_for() {
 }
 
 #[test]
+fn what_a_list_held_is_not_asked_for_whoever_wrote_it_meanwhile() {
+    let mut store = store();
+    store.begin_list(None);
+    put(&mut store, Origin::List, object("listed-first", 1, "a"));
+    put(&mut store, Origin::Answer, object("listed-first", 5, "a"));
+    put(&mut store, Origin::Answer, object("written-first", 6, "b"));
+    put(&mut store, Origin::List, object("written-first", 2, "b"));
+    assert!(store.end_list(&None).doubtful.is_empty(), "the watch goes on from the list");
+    assert_eq!(store.get(&key("written-first")).unwrap().metadata.resource_version.as_deref(), Some("6"));
+}
+
+#[test]
 fn a_list_that_began_before_a_deletion_does_not_undo_it() {
     let mut store = store();
     put(&mut store, Origin::Watch, object("a", 1, "u"));

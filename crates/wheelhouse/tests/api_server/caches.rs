@@ -22,7 +22,7 @@ use wheelhouse::{
 };
 use wheelhouse_testing::{ApiProxy, Fault};
 
-use super::widgets::{Place, Seen, Widgets, config_map, eventually, quiet};
+use super::widgets::{Place, Seen, Widgets, config_map, eventually, one_config_map, quiet};
 
 /// Creates what is missing, by counting what is there: wrong as soon as one of
 /// its own writes is not seen.
@@ -226,4 +226,34 @@ async fn what_is_not_among_the_namespaces_is_not_seen() {
     assert_eq!(found, HashSet::from([here.namespace.name().to_owned(), third.namespace.name().to_owned()]));
     let all: Api<ConfigMap> = Api::all(here.client.clone());
     assert!(all.list(&Default::default()).await.unwrap().items.len() >= 3);
+}
+
+#[tokio::test]
+async fn a_resource_is_decided_on_as_soon_as_all_is_known_that_it_is_seen_together_with() {
+    let place = Place::new("early").await;
+    let proxy = ApiProxy::start(&place.identity).await.unwrap();
+    // One more than are listed at a time.
+    for number in 0..501 {
+        place.create(&format!("a-{number:03}"), 1).await;
+    }
+    let mark = place.namespace.mark().await.unwrap();
+    let is_list = |target: &str, kind: &str| target.contains(kind) && !target.contains("watch=true");
+    proxy.disturb(move |_, target| match target {
+        _ if is_list(target, "/configmaps?") => Fault::Hang,
+        _ if target.contains("continue=") => Fault::Hang,
+        _ => Fault::None,
+    });
+    let operating =
+        place.start_with(proxy.config(), place.settings(), Widgets::new(one_config_map).controller()).await;
+    let is_there = async |name: &str| place.config_maps().get_opt(name).await.unwrap().is_some();
+    quiet().await;
+    assert!(place.identity.requests_since(&mark).await.unwrap().writes().is_empty(), "no child is known");
+    proxy.disturb(|_, target| if target.contains("continue=") { Fault::Hang } else { Fault::None });
+    proxy.break_connections();
+    eventually("the first is decided on", async || is_there("a-000").await).await;
+    assert!(!is_there("a-500").await, "it is not known yet");
+    proxy.calm();
+    proxy.break_connections();
+    eventually("then the last is, too", async || is_there("a-500").await).await;
+    operating.stop().await;
 }
