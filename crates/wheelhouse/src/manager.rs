@@ -306,7 +306,9 @@ struct Working {
 
 impl Working {
     async fn work(self) {
-        self.work_until(self.stop.clone()).await;
+        if self.stop.run_until_cancelled(self.cache.synced()).await.is_some() {
+            self.work_until(self.stop.clone()).await;
+        }
     }
 
     /// Waits warm: everything is watched, and what has to be looked at is queued.

@@ -26,7 +26,7 @@ pub(crate) use probes::Probes;
 
 use crate::{
     act::built,
-    cache::{AnyInformer, Cache, Cached, Lister, owners},
+    cache::{Cache, Cached, Lister, owners},
     error::{Category, Error, Result},
     key::Key,
     kind::Kind,
@@ -149,8 +149,6 @@ impl World<'_> {
                 format!("the controller does not watch {}: {advice}", kind.plural),
             ));
         };
-        // A decision may rest on other resources of the same kind.
-        lister.synced().await;
         self.refresh(kind, namespace).await?;
         Ok(lister)
     }
@@ -265,8 +263,6 @@ pub struct Failure {
 #[derive(Default)]
 pub(crate) struct Listers {
     known: Vec<(TypeId, Kind, Box<dyn std::any::Any + Send + Sync>)>,
-    /// What is watched beside the resources themselves.
-    others: Vec<Arc<dyn AnyInformer>>,
     /// The kinds of children, those of older versions of the operator included.
     pub(crate) owned: Vec<Kind>,
 }
@@ -274,19 +270,6 @@ pub(crate) struct Listers {
 impl Listers {
     pub(crate) fn add<K: Cached>(&mut self, dynamic: &K::DynamicType, lister: Lister<K>) {
         self.known.push((TypeId::of::<K>(), Kind::of::<K>(dynamic), Box::new(lister)));
-    }
-
-    /// The same, for a kind that resources are seen together with.
-    pub(crate) fn add_other<K: Cached>(&mut self, dynamic: &K::DynamicType, lister: Lister<K>) {
-        self.others.push(lister.informer().clone());
-        self.add(dynamic, lister);
-    }
-
-    /// Resolves once everything has been listed that a resource is seen together with.
-    pub(crate) async fn others_synced(&self) {
-        for other in &self.others {
-            other.synced().await;
-        }
     }
 
     fn find<K: Cached>(&self, dynamic: &K::DynamicType) -> Option<(&Kind, Lister<K>)> {

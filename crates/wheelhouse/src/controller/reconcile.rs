@@ -387,11 +387,6 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
 impl<O: Operator> Work for Running<O> {
     fn work(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            // A resource can be decided on as soon as all is known that it is seen
-            // together with, whether or not all the other resources are.
-            if stop.run_until_cancelled(self.listers.others_synced()).await.is_none() {
-                return;
-            }
             let mut workers = JoinSet::new();
             let every = if self.resync.is_zero() { NEVER } else { self.resync };
             let mut resync = tokio::time::interval(every);

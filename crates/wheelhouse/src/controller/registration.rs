@@ -68,7 +68,7 @@ pub(super) fn owns<K: Cached>(
         informer.subscribe(Arc::new(on_child(queue.clone(), resource.clone(), when)));
         informer.subscribe_unreadable(Arc::new(on_unreadable_child(queue.clone(), resource.clone())));
         listers.owned.push(Kind::of::<K>(&dynamic));
-        listers.add_other(&dynamic, lister);
+        listers.add(&dynamic, lister);
     })
 }
 
@@ -81,6 +81,6 @@ pub(super) fn watches<K: Cached>(
     Box::new(move |cache, listers, _, queue| {
         let lister = cache.lister_of::<K>(dynamic.clone(), selection);
         lister.informer().subscribe(Arc::new(on_other(queue.clone(), map, when)));
-        listers.add_other(&dynamic, lister);
+        listers.add(&dynamic, lister);
     })
 }
