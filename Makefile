@@ -81,11 +81,12 @@ test: deps lint ## all but the long tests (about half an hour at first, 9 minute
 	cargo test --locked --workspace --features wheelhouse/opentelemetry
 	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke
 
-e2e: deps ## every end-to-end scenario on local clusters (twenty minutes)
-	@echo "running every end-to-end scenario (twenty minutes)"
+e2e: deps ## every end-to-end scenario on local clusters (forty minutes)
+	@echo "running every end-to-end scenario (forty minutes)"
 	STEPS=500 cargo test --locked -p gordon-operator --test api_server -- --nocapture
+	FAULTS=all cargo test --locked -p gordon-operator --test faults -- --nocapture
 	OUTAGE_SECONDS=150 cargo test --locked -p wheelhouse --test api_server -- --nocapture an_api_server_that_was_away
-	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke --test clusters --test three_nodes --test registry --test book -- --nocapture
+	$(RUN_TESTS_AS_ROOT) env CHAOS_SECONDS=600 cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke --test clusters --test three_nodes --test registry --test book --test chaos -- --nocapture
 
 soak: deps ## a million decisions, and clusters killed at random moments, for SOAK_MINUTES=10 from SOAK_SEED=1
 	@echo "a million observations through Gordon's decisions (10 minutes), then killing clusters at random moments for $${SOAK_MINUTES:-10} minutes"

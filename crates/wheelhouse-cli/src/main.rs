@@ -1,5 +1,6 @@
 //! The `wheelhouse` command: every verb is a library call.
 
+mod chaos;
 mod demo;
 mod image;
 mod local;
@@ -30,6 +31,8 @@ enum Verb {
     /// Container images without Docker
     #[command(subcommand)]
     Image(image::Verb),
+    /// Kill, stop and cut off what runs in a local cluster, from a seed, and heal it all
+    Chaos(chaos::Chaos),
     /// Everything of this tree, running
     #[command(subcommand)]
     Demo(demo::Verb),
@@ -41,6 +44,7 @@ async fn main() -> ExitCode {
     umask(Mode::from_bits_truncate(0o022));
     let outcome = match Command::parse().verb {
         Verb::Local(verb) => local::run(verb).await,
+        Verb::Chaos(chaos) => chaos::run(chaos).await.map(|()| ExitCode::SUCCESS),
         Verb::Demo(verb) => demo::run(verb).await.map(|()| ExitCode::SUCCESS),
         Verb::Image(verb) => image::run(verb).await.map(|()| ExitCode::SUCCESS),
     };

@@ -158,18 +158,34 @@ impl Cluster {
         Ok(images.names().to_vec())
     }
 
+    /// The names of its nodes.
+    pub fn node_names(&self) -> Vec<String> {
+        match self.record.kind {
+            Kind::Nodes { count, .. } => (1..=count).map(node::name).collect(),
+            Kind::ControlPlaneOnly { .. } => Vec::new(),
+        }
+    }
+
+    fn node(&self, name: &str) -> Result<Node> {
+        let found = self.nodes()?.into_iter().find(|each| node::name(each.number) == name);
+        found.ok_or_else(|| Error::UnknownPart {
+            cluster: self.name().to_owned(),
+            kind: "node",
+            name: name.to_owned(),
+            known: self.node_names(),
+        })
+    }
+
     /// Cuts a node off from everything else, or heals it.
     pub async fn set_connected(&self, node: &str, connected: bool) -> Result<()> {
-        let nodes = self.nodes()?;
-        let known = || nodes.iter().map(|each| node::name(each.number)).collect();
-        let found =
-            nodes.iter().find(|each| node::name(each.number) == node).ok_or_else(|| Error::UnknownPart {
-                cluster: self.name().to_owned(),
-                kind: "node",
-                name: node.to_owned(),
-                known: known(),
-            })?;
-        network::set_connected(&self.control_plane(Some(&Trees::detect()?)), found.number, connected).await
+        let number = self.node(node)?.number;
+        network::set_connected(&self.control_plane(Some(&Trees::detect()?)), number, connected).await
+    }
+
+    /// Keeps everything on a node from the API server, and from nothing else; or heals it.
+    pub async fn set_api_server_reachable(&self, node: &str, reachable: bool) -> Result<()> {
+        let api_server = self.settings().ports.api;
+        network::set_reachable(&self.node(node)?.machine, api_server, reachable).await
     }
 
     /// The log of a component, as in `kube-apiserver` or `node-1/kubelet`.

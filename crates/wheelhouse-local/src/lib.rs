@@ -17,6 +17,7 @@ mod archive;
 pub mod binaries;
 pub mod certificates;
 mod cgroups;
+pub mod chaos;
 pub mod cluster;
 mod command;
 pub mod control_plane;

@@ -7,6 +7,8 @@
 //! Addresses of Services lead to a link that swallows everything, so that what
 //! kube-proxy has not translated ends there.
 
+use std::net::SocketAddrV4;
+
 use crate::{
     address_plan::{AddressPlan, MAX_NODES, Range},
     command::Call,
@@ -68,6 +70,25 @@ pub(crate) async fn set_connected(control_plane: &Machine, number: u8, connected
     let state = if connected { "up" } else { "down" };
     let doing = format!("{} node {number}", if connected { "heal" } else { "cut off" });
     run_inside(control_plane, &doing, &[format!("link set {} {state}", node_port(number))]).await
+}
+
+/// Keeps everything on a machine from one address, or no longer; twice is as good as once.
+pub(crate) async fn set_reachable(machine: &Machine, address: SocketAddrV4, reachable: bool) -> Result<()> {
+    let (ip, port) = (address.ip().to_string(), address.port().to_string());
+    for chain in ["OUTPUT", "FORWARD"] {
+        let rule = [chain, "-d", &ip, "-p", "tcp", "--dport", &port, "-j", "DROP"];
+        let call = |action: &str| {
+            let doing = format!("{} {address}", if reachable { "reach" } else { "not reach" });
+            machine.call_in_network(doing, "iptables").args(["-w", action]).args(rule)
+        };
+        let is_blocked = call("-C").run().await.is_ok();
+        match (is_blocked, reachable) {
+            (true, true) => call("-D").run().await?,
+            (false, false) => call("-I").run().await?,
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Whether a node's plug is in.

@@ -71,6 +71,15 @@ pub enum Error {
         source: Box<kube::Error>,
     },
 
+    /// An operator did not get through a scenario even undisturbed.
+    #[error("{subject} cannot be put through trouble: without any, {problem}")]
+    Trial {
+        /// Which operator.
+        subject: String,
+        /// What went wrong.
+        problem: String,
+    },
+
     /// RBAC rules were accepted but do not hold.
     #[error("the rules for {user} were accepted {} s ago and the API server still does not go by them", .waited.as_secs())]
     RulesNotInEffect {

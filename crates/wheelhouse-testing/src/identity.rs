@@ -25,6 +25,7 @@ use crate::{
     access::{self, Access},
     error::{Error, Result},
     requests::{Mark, Requests},
+    rules::RulesReport,
 };
 
 /// Longer than anybody looks at a test in a debugger.
@@ -98,6 +99,11 @@ impl Identity {
         self.config.clone()
     }
 
+    /// A client of this crate, whose requests are not counted.
+    pub(crate) fn harness(&self) -> Result<Client> {
+        self.access.harness()
+    }
+
     /// A kubeconfig with which a program acts as this ServiceAccount; the file goes with the control plane.
     pub fn kubeconfig(&self) -> Result<PathBuf> {
         let name = format!("{}-{}", self.namespace, self.name);
@@ -108,6 +114,11 @@ impl Identity {
     pub async fn requests_since(&self, mark: &Mark) -> Result<Requests> {
         let all = self.access.audit_log.requests_since(mark, &self.access.harness()?).await?;
         Ok(all.by_user(&self.user()))
+    }
+
+    /// What of these rules it did not need since a moment, and what it lacked.
+    pub async fn check_rules(&self, rules: &[PolicyRule], mark: &Mark) -> Result<RulesReport> {
+        Ok(RulesReport::new(rules, &self.requests_since(mark).await?))
     }
 
     /// Allows it what `rules` say, in its namespace, besides what it may already; in effect on return.

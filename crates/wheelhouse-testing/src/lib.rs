@@ -5,8 +5,12 @@
 //! - [`Namespace`]: what each test has to itself, and from which the rest hangs.
 //! - [`Identity`]: a ServiceAccount to act as, under exactly the RBAC rules given.
 //! - [`EventCapture`]: the events of a namespace, by type, reason and message.
+//! - [`RulesReport`]: which RBAC rules were missing, and which nobody used.
 //! - [`Requests`]: what was asked of the API server, counted by verb and resource.
 //! - [`ApiProxy`]: stands between a program and the API server, and makes trouble.
+//! - [`faults`]: puts an operator through crashes, lost answers, stale reads and the like, and tells
+//!   where it does not end up as it should.
+//! - [`specs`]: tries out what the schema of a kind lets people write, and takes it back.
 //! - [`Recorder`]: which keys a controller reconciled, as a stream.
 //! - [`eventually`]: waits for what has to become so.
 //! - [`spawn_tethered`]: a program under test that does not outlive it.
@@ -41,15 +45,19 @@ mod audit_log;
 mod control_plane;
 mod error;
 mod events;
+pub mod faults;
 mod identity;
 mod namespace;
 mod patience;
 mod proxy;
 mod reconciled;
 mod requests;
+mod rules;
 mod scratch;
 mod servers;
+pub mod specs;
 mod tether;
+mod watch_faults;
 
 pub use control_plane::ControlPlane;
 pub use error::{Error, Result};
@@ -61,4 +69,6 @@ pub use patience::eventually;
 pub use proxy::{ApiProxy, Fault};
 pub use reconciled::{ReconciledKeys, Recorder, reconciled_keys};
 pub use requests::{Mark, Request, Requests};
+pub use rules::RulesReport;
 pub use tether::spawn_tethered;
+pub use watch_faults::WatchFault;

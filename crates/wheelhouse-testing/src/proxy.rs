@@ -10,13 +10,15 @@ use std::{
 use axum::{Router, body::Body, extract::State, response::Response};
 use futures::{StreamExt as _, TryStreamExt as _};
 use http::{Request, StatusCode};
-use kube::{Client, Config};
-use tokio::net::TcpListener;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client, Config, api::ListParams};
+use tokio::{net::TcpListener, sync::watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     error::{Error, Result},
     identity::Identity,
+    watch_faults::{WatchFault, disturbed},
 };
 
 /// What happens to a request.
@@ -36,10 +38,15 @@ pub enum Fault {
     Delay(Duration),
     /// A watch ends at once: its resourceVersion is too old (410).
     ExpireWatch,
+    /// This happens to the events of a watch.
+    Watch(WatchFault),
 }
 
 /// Decides, by method and path (with its query).
 type Rule = Arc<dyn Fn(&str, &str) -> Fault + Send + Sync>;
+
+/// Told that a write took effect and that its answer is lost.
+type Lost = Arc<dyn Fn() + Send + Sync>;
 
 /// A way to the API server that can be disturbed.
 pub struct ApiProxy {
@@ -50,11 +57,16 @@ pub struct ApiProxy {
 
 struct Proxied {
     client: Client,
+    harness: Client,
     rule: std::sync::RwLock<Rule>,
+    lost: std::sync::RwLock<Lost>,
     /// Requests that were not answered yet, by number.
     under_way: std::sync::Mutex<std::collections::BTreeMap<u64, String>>,
     /// Cancelled to break what is under way; replaced then.
     connections: std::sync::RwLock<CancellationToken>,
+    /// The revision at which reads that may be from the past are frozen.
+    frozen_at: std::sync::RwLock<Option<String>>,
+    frozen: watch::Sender<bool>,
 }
 
 impl ApiProxy {
@@ -65,9 +77,13 @@ impl ApiProxy {
         let address = listener.local_addr().map_err(Error::file("listen on", "127.0.0.1"))?;
         let state = Arc::new(Proxied {
             client: identity.client()?,
+            harness: identity.harness()?,
             rule: std::sync::RwLock::new(Arc::new(|_, _| Fault::None)),
+            lost: std::sync::RwLock::new(Arc::new(|| {})),
             under_way: std::sync::Mutex::default(),
             connections: std::sync::RwLock::default(),
+            frozen_at: std::sync::RwLock::default(),
+            frozen: watch::Sender::new(false),
         });
         let stop = CancellationToken::new();
         let router = Router::new().fallback(answer).with_state(state.clone());
@@ -94,9 +110,36 @@ impl ApiProxy {
         *write(&self.state.rule) = Arc::new(rule);
     }
 
+    /// Calls this whenever the API server has answered a request whose answer gets lost.
+    pub(crate) fn when_lost(&self, lost: impl Fn() + Send + Sync + 'static) {
+        *write(&self.state.lost) = Arc::new(lost);
+    }
+
     /// From now on nothing happens to requests.
     pub fn calm(&self) {
         self.disturb(|_, _| Fault::None);
+    }
+
+    /// The revision at which the API server is.
+    pub async fn revision(&self) -> Result<String> {
+        let namespaces: Api<Namespace> = Api::all(self.state.harness.clone());
+        // Any list tells it.
+        let list = namespaces.list_metadata(&ListParams::default().limit(1)).await;
+        let list = list.map_err(Error::api("see at which revision the API server is"))?;
+        Ok(list.metadata.resource_version.unwrap_or_default())
+    }
+
+    /// From now on watches say nothing, and lists that may be from the past are from
+    /// this revision.
+    pub fn freeze_at(&self, revision: &str) {
+        *write(&self.state.frozen_at) = Some(revision.to_owned());
+        self.state.frozen.send_replace(true);
+    }
+
+    /// Ends that: watches say what they held back.
+    pub fn thaw(&self) {
+        *write(&self.state.frozen_at) = None;
+        self.state.frozen.send_replace(false);
     }
 
     /// The requests that were not answered yet, as "METHOD PATH".
@@ -114,6 +157,7 @@ impl ApiProxy {
 impl Drop for ApiProxy {
     fn drop(&mut self) {
         self.stop.cancel();
+        self.thaw();
         self.break_connections();
     }
 }
@@ -153,31 +197,43 @@ async fn answer(State(proxied): State<Arc<Proxied>>, request: Request<Body>) -> 
     let _under_way = UnderWay::new(&proxied, format!("{} {target}", request.method()));
     let fault = read(&proxied.rule)(request.method().as_str(), &target);
     let broken = read(&proxied.connections);
-    match fault {
+    match &fault {
         Fault::None => {}
         Fault::LoseRequest => return lost(),
-        Fault::Refuse(code) => return refused(code),
+        Fault::Refuse(code) => return refused(*code),
         Fault::Hang => {
             broken.cancelled().await;
             return lost();
         }
-        Fault::Delay(delay) => tokio::time::sleep_until((Instant::now() + delay).into()).await,
+        Fault::Delay(delay) => tokio::time::sleep_until((Instant::now() + *delay).into()).await,
         Fault::LoseAnswer => {
             // Whatever the answer is, nobody hears of it.
             if let Ok(response) = forward(&proxied.client, request, target).await {
                 let _ = axum::body::to_bytes(response.into_body(), usize::MAX).await;
             }
+            read(&proxied.lost)();
             return lost();
         }
         Fault::ExpireWatch => return expired(),
+        Fault::Watch(_) => {}
     }
+    let is_watch = target.contains("watch=true");
+    let target = match read(&proxied.frozen_at) {
+        Some(revision) if !is_watch => from_the_past(&target, &revision),
+        _ => target,
+    };
     match forward(&proxied.client, request, target).await {
         Ok(response) => {
             let (parts, body) = response.into_parts();
             let ended = broken.cancelled_owned();
             let stream = body.into_data_stream().map_err(io::Error::other);
             let until_broken = stream.take_until(ended);
-            Response::from_parts(parts, Body::from_stream(until_broken))
+            if !is_watch || !parts.status.is_success() {
+                return Response::from_parts(parts, Body::from_stream(until_broken));
+            }
+            let fault = if let Fault::Watch(fault) = fault { Some(fault) } else { None };
+            let events = disturbed(Box::pin(until_broken), fault, proxied.frozen.subscribe());
+            Response::from_parts(parts, events)
         }
         Err(_) => lost(),
     }
@@ -197,6 +253,18 @@ async fn forward(
     let (parts, body) = response.into_parts();
     let stream = axum::body::Body::new(body).into_data_stream();
     Ok(Response::from_parts(parts, Body::from_stream(stream)))
+}
+
+/// A list that may be from the past, as one of that revision; anything else as it is.
+fn from_the_past(target: &str, revision: &str) -> String {
+    let Some((path, query)) = target.split_once('?') else { return target.to_owned() };
+    if !query.split('&').any(|parameter| parameter == "resourceVersion=0") {
+        return target.to_owned();
+    }
+    let others = query.split('&').filter(|parameter| !parameter.starts_with("resourceVersion"));
+    let exact = [format!("resourceVersion={revision}"), "resourceVersionMatch=Exact".to_owned()];
+    let parameters: Vec<_> = others.map(str::to_owned).chain(exact).collect();
+    format!("{path}?{}", parameters.join("&"))
 }
 
 /// The connection breaks before anything of an answer arrives.
@@ -220,4 +288,20 @@ fn refused(code: u16) -> Response {
 
 fn expired() -> Response {
     Response::new(Body::from(format!("{{\"type\":\"ERROR\",\"object\":{}}}\n", status(410, "Expired"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_list_that_may_be_from_the_past_is() {
+        let list = "/api/v1/pods?limit=500&resourceVersionMatch=NotOlderThan&resourceVersion=0";
+        assert_eq!(
+            from_the_past(list, "77"),
+            "/api/v1/pods?limit=500&resourceVersion=77&resourceVersionMatch=Exact"
+        );
+        let consistent = "/api/v1/pods?limit=500";
+        assert_eq!(from_the_past(consistent, "77"), consistent);
+    }
 }

@@ -36,6 +36,7 @@ const CALL_LIMIT: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub(crate) struct Owner {
     pub(crate) reference: Reference,
+    pub(crate) generation: Option<i64>,
     pub(crate) finalizers: Vec<String>,
     pub(crate) status: Option<Value>,
 }
@@ -44,6 +45,8 @@ pub(crate) struct Owner {
 pub(crate) struct Actor<'a> {
     /// Sends nothing once this process does not lead any more.
     pub(crate) client: &'a Client,
+    /// Reads.
+    pub(crate) reading: &'a Client,
     pub(crate) cache: &'a Cache,
     /// The name under which fields are owned.
     pub(crate) manager: &'a str,
@@ -125,6 +128,25 @@ impl Actor<'_> {
         }
     }
 
+    /// Whether a step would change anything. The client must be one that sends nothing.
+    ///
+    /// # Errors
+    /// When the step would fail.
+    pub(crate) async fn would_change<A: Action>(&self, step: &Step<A>) -> Result<bool> {
+        let never_reached = |_| async { Err(Error::NotLeading) };
+        match self.carry_out(step, never_reached).await {
+            Ok(done) => Ok(done != Done::AlreadySo),
+            // It got as far as sending.
+            Err(Error::NotLeading) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the status would be written. The client must be one that sends nothing.
+    pub(crate) async fn would_write_status(&self, status: &Value) -> bool {
+        !matches!(self.write_status(status, || None).await, Ok(Done::AlreadySo))
+    }
+
     /// Sends a write and takes the answer into the cache.
     async fn send(&self, doing: &str, kind: &Kind, request: Request<Vec<u8>>, cause: Cause) -> Result<Value> {
         let text = self.send_for_text(doing, request).await?;
@@ -148,7 +170,7 @@ impl Actor<'_> {
         let request = requests(kind, key.namespace())
             .get(key.name(), &kube::api::GetParams::default())
             .map_err(built(&doing))?;
-        match tokio::time::timeout(CALL_LIMIT, self.client.request::<Value>(request)).await {
+        match tokio::time::timeout(CALL_LIMIT, self.reading.request::<Value>(request)).await {
             Ok(Ok(object)) => Ok(Some(object)),
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
             Ok(Err(error)) => Err(Error::api(doing)(error)),

@@ -1,5 +1,7 @@
 //! [`Controller`]: an operator, what it looks at, and how it is worked on.
 
+mod deciding;
+mod looking;
 mod reconcile;
 mod registration;
 
@@ -8,12 +10,15 @@ use std::{sync::Arc, time::Duration};
 use futures::{Stream, future::BoxFuture, stream::BoxStream};
 use kube::{Client, Resource};
 
+pub(crate) use looking::{Looked, Subject};
 pub(crate) use reconcile::Running;
 pub use registration::Declared;
 use registration::Registration;
 
 use crate::{
     cache::{Cache, Cached, Selection},
+    decisions::{DecisionLog, Recording},
+    error::Result,
     exclusion::Exclusion,
     key::Key,
     kind::Kind,
@@ -206,11 +211,14 @@ impl<O: Operator> Controller<O> {
 }
 
 /// What a controller needs from its manager.
+#[derive(Clone)]
 pub(crate) struct Surroundings {
     /// Reads, and is never fenced.
     pub(crate) reading: Client,
     /// Writes only while this process leads.
     pub(crate) acting: Client,
+    /// Sends nothing at all, and so tells what would be sent.
+    pub(crate) held: Client,
     pub(crate) cache: Arc<Cache>,
     pub(crate) metrics: Metrics,
     /// The manager's name, part of the field manager's.
@@ -218,6 +226,7 @@ pub(crate) struct Surroundings {
     /// This process, as events name it.
     pub(crate) instance: String,
     pub(crate) probes: Arc<crate::world::Probes>,
+    pub(crate) decisions: Arc<DecisionLog>,
     /// The controller's number.
     pub(crate) number: u64,
 }
@@ -225,6 +234,10 @@ pub(crate) struct Surroundings {
 /// A controller, whatever its operator.
 pub(crate) trait AnyController: Send {
     fn name(&self) -> String;
+    /// The kind that people write.
+    fn kind(&self) -> Kind;
+    /// Decides again on what was recorded: the plan, and where it differs.
+    fn replay(&self, recording: &Recording) -> Result<(String, Vec<String>)>;
     fn declared(&self) -> &[Declared];
     fn workers(&self) -> usize;
     fn set_workers(&mut self, workers: usize);
@@ -238,11 +251,22 @@ pub(crate) trait Work: Send + Sync {
     fn work(self: Arc<Self>, stop: tokio_util::sync::CancellationToken) -> BoxFuture<'static, ()>;
     /// Brings the gauges up to date.
     fn measure(&self);
+    /// Decides on one resource, and does nothing.
+    fn look(self: Arc<Self>, subject: Subject) -> BoxFuture<'static, Result<Looked>>;
 }
 
 impl<O: Operator> AnyController for Controller<O> {
     fn name(&self) -> String {
         Controller::name(self)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::of::<O::Resource>(&self.dynamic)
+    }
+
+    fn replay(&self, recording: &Recording) -> Result<(String, Vec<String>)> {
+        let (plan, differences) = recording.decide_again(&self.operator)?;
+        Ok((plan.to_string(), differences))
     }
 
     fn declared(&self) -> &[Declared] {

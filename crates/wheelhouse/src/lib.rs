@@ -13,14 +13,17 @@
 //! - [`Controller`]: an operator, and what it is registered for.
 //! - [`world`]: what `observe` reads through.
 //! - [`plan`]: what is to be done, as data; `act` (inside) does it.
+//! - [`decisions`]: what was seen and decided, to be shown, recorded and replayed.
 //! - [`Manager`]: holds it all together.
 
 mod act;
 pub mod agent;
 mod backoff;
 pub mod cache;
+pub mod certificates;
 pub mod client;
 pub mod controller;
+pub mod decisions;
 pub mod error;
 mod exclusion;
 pub mod key;
@@ -28,11 +31,13 @@ pub mod kind;
 pub mod labels;
 pub mod manager;
 pub mod metrics;
+pub mod mode;
 pub mod operator;
 pub mod plan;
 pub mod queue;
 mod rbac;
 pub mod triggers;
+pub mod webhooks;
 pub mod world;
 
 pub use controller::{Controller, ControllerSettings, Declared};
@@ -41,8 +46,11 @@ pub use exclusion::Exclusion;
 pub use key::Key;
 pub use kind::Kind;
 pub use manager::Manager;
+pub use mode::Mode;
 pub use operator::{Acting, Operator};
 pub use plan::{Action, Event, NoAction, Plan, Reference, Step};
+pub use rbac::Agent;
+pub use webhooks::Webhooks;
 pub use world::{Known, Probe, World};
 
 pub use jiff;

@@ -1,7 +1,9 @@
 //! [`Manager`]: holds it all together: one client, one cache, the election, the
 //! controllers, and what people and Kubernetes look at.
 
+mod access;
 mod crds;
+mod explaining;
 mod http;
 mod leader;
 mod logs;
@@ -18,10 +20,11 @@ use k8s_openapi::{
     api::rbac::v1::PolicyRule,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::Config;
+use kube::{Client, Config};
 use tokio::{signal::unix, sync::watch};
 use tokio_util::sync::CancellationToken;
 
+use access::Access;
 use leader::{Candidate, ElectionSettings};
 pub use logs::{Logs, start_logs};
 use manifests::Installation;
@@ -32,10 +35,12 @@ use crate::{
     cache::{Cache, Namespaces},
     client::{Fence, connect},
     controller::{AnyController, Controller, Declared, Surroundings, Work},
+    decisions::DecisionLog,
     error::{Category, Error, Result},
     metrics::Metrics,
     operator::Operator,
-    rbac,
+    rbac::{self, Agent},
+    webhooks::{Serving, Webhooks},
 };
 
 /// How long running steps may take to finish when the process is to end.
@@ -48,6 +53,8 @@ pub struct Manager {
     controllers: Vec<Box<dyn AnyController>>,
     crds: Vec<CustomResourceDefinition>,
     images: Vec<(&'static str, String)>,
+    agents: Vec<Agent>,
+    webhooks: Webhooks,
     metrics: Metrics,
 }
 
@@ -61,6 +68,8 @@ impl Manager {
             controllers: Vec::new(),
             crds: Vec::new(),
             images: Vec::new(),
+            agents: Vec::new(),
+            webhooks: Webhooks::new(),
             metrics: Metrics::default(),
         }
     }
@@ -91,6 +100,21 @@ impl Manager {
     #[must_use]
     pub fn image(mut self, variable: &'static str, image: impl Into<String>) -> Self {
         self.images.push((variable, image.into()));
+        self
+    }
+
+    /// Somebody else of this operator's who talks to the API server, under rules of
+    /// its own: see [`Agent`].
+    #[must_use]
+    pub fn agent(mut self, agent: Agent) -> Self {
+        self.agents.push(agent);
+        self
+    }
+
+    /// What CEL cannot say: see [`Webhooks`].
+    #[must_use]
+    pub fn webhooks(mut self, webhooks: Webhooks) -> Self {
+        self.webhooks = webhooks;
         self
     }
 
@@ -128,21 +152,20 @@ impl Manager {
             Verb::Manifests(settings) => print!("{}", installation.all(&settings)?),
             Verb::Run(settings) => {
                 let _logs = start_logs(&self.name, &settings)?;
-                let runtime = tokio::runtime::Runtime::new().map_err(|error| {
-                    Error::new(Category::Unavailable, format!("cannot start threads: {error}"))
-                })?;
-                let outcome = runtime.block_on(async {
-                    let config = Config::infer().await.map_err(|error| {
-                        Error::new(
-                            Category::Unavailable,
-                            format!("no Kubernetes to talk to: {error}: set KUBECONFIG"),
-                        )
-                    })?;
-                    self.run(config, settings, stop_on_signal()?).await
-                });
-                // A reconcile that hangs does not keep the process.
-                runtime.shutdown_background();
-                outcome?;
+                with_cluster(async |config| self.run(config, settings, stop_on_signal()?).await)?;
+            }
+            Verb::Plan(settings) => {
+                let text = with_cluster(async |config| self.plan_file(config, &settings).await)?;
+                print!("{text}");
+            }
+            Verb::Record(settings) => {
+                let text = with_cluster(async |config| self.record(config, &settings.one).await)?;
+                explaining::write(settings.output.as_deref(), &text)?;
+            }
+            Verb::Replay(settings) => print!("{}", self.replay_file(&settings.file)?),
+            Verb::Decisions(settings) => {
+                let text = with_cluster(async |config| self.show_decisions(config, &settings).await)?;
+                print!("{text}");
             }
         }
         Ok(())
@@ -171,7 +194,9 @@ impl Manager {
             version: &self.version,
             crds: self.stamped_crds(),
             images: &self.images,
-            declared: self.declared(),
+            rules: self.rules(),
+            agents: &self.agents,
+            webhooks: &self.webhooks,
         }
     }
 
@@ -189,12 +214,19 @@ impl Manager {
 
     /// The RBAC rules that allow exactly that.
     pub fn rules(&self) -> Vec<PolicyRule> {
-        rbac::rules(&self.declared())
+        let bindings = self.agents.iter().map(|agent| rbac::binding(&agent.name));
+        rbac::rules(&self.declared()).into_iter().chain(bindings).collect()
     }
 
-    /// The RBAC rules for the Lease, in its namespace.
+    /// The RBAC rules for the Lease, and for the webhooks' certificates, in the
+    /// operator's namespace.
     pub fn lease_rules(&self) -> Vec<PolicyRule> {
-        rbac::rules(&[rbac::leases()])
+        self.installation().own_rules()
+    }
+
+    /// The RBAC rules for the webhooks, in the whole cluster.
+    pub fn webhook_rules(&self) -> Vec<PolicyRule> {
+        rbac::webhooks(&self.name, &self.webhooks)
     }
 
     /// Runs until stopped, and then finishes the steps that run.
@@ -215,21 +247,20 @@ impl Manager {
         settings: RunSettings,
         stop: CancellationToken,
     ) -> Result<Started> {
-        let cannot_connect =
-            |error| Error::new(Category::Unavailable, format!("cannot set up the connection: {error}"));
         let fence = if settings.no_leader_election { Fence::open() } else { Fence::closed() };
-        let reading = connect(config.clone(), &Fence::open(), &self.metrics).map_err(cannot_connect)?;
-        let acting = connect(config.clone(), &fence, &self.metrics).map_err(cannot_connect)?;
+        let reading = self.connect(&config, &Fence::open())?;
         tracing::info!(operator = self.name, version = self.version, "starting");
         if settings.install_crds {
             crds::install(&reading, &self.stamped_crds(), &self.name).await?;
         }
+        let finished = CancellationToken::new();
+        // Before anything is watched: without conversion nothing can be listed.
+        if let Some(serving) = self.serving_webhooks(&reading, &config, &settings) {
+            serving.start(finished.clone()).await?;
+        }
         let cache = Arc::new(Cache::new(reading.clone(), Namespaces::only(&settings.namespaces)));
         let identity = format!("{}_{:08x}", host_name(), rand::random::<u32>());
-        let probes = Arc::default();
-        let mut controllers = Vec::new();
-        self.check_names()?;
-        for (number, mut controller) in (0..).zip(self.controllers.drain(..)) {
+        for controller in &mut self.controllers {
             if let Some(workers) = settings.workers {
                 controller.set_workers(workers.get());
             }
@@ -238,23 +269,30 @@ impl Manager {
                 workers = controller.workers(),
                 "starting the controller"
             );
-            controllers.push(controller.start(Surroundings {
-                reading: reading.clone(),
-                acting: acting.clone(),
-                cache: cache.clone(),
-                metrics: self.metrics.clone(),
-                manager: self.name.clone(),
-                instance: identity.clone(),
-                probes: Arc::clone(&probes),
-                number,
-            }));
         }
+        let kinds = self.controllers.iter().map(|controller| (controller.name(), controller.kind()));
+        let kinds = Arc::new(kinds.collect());
+        let surroundings = Surroundings {
+            reading: reading.clone(),
+            acting: self.connect(&config, &fence)?,
+            held: self.connect(&config, &Fence::closed())?,
+            cache: cache.clone(),
+            metrics: self.metrics.clone(),
+            manager: self.name.clone(),
+            instance: identity.clone(),
+            probes: Arc::default(),
+            decisions: Arc::new(DecisionLog::new(settings.decision_memory << 20)),
+            number: 0,
+        };
+        let controllers = self.start_controllers(&surroundings)?;
         let shown = http::Shown {
             cache: cache.clone(),
             metrics: self.metrics.clone(),
             controllers: controllers.clone(),
+            kinds,
+            decisions: surroundings.decisions.clone(),
+            access: Arc::new(Access::new(reading.clone())),
         };
-        let finished = CancellationToken::new();
         let address = http::serve(settings.listen, shown, finished.clone()).await?;
         let watched = cache.clone();
         let work = Working { cache, controllers, stop: stop.clone() };
@@ -267,6 +305,34 @@ impl Manager {
             tokio::spawn(work.work_while_leading(candidate, is_leading))
         };
         Ok(Started { address, working, finished, cache: watched })
+    }
+}
+
+impl Manager {
+    fn connect(&self, config: &Config, fence: &Fence) -> Result<Client> {
+        connect(config.clone(), fence, &self.metrics).map_err(|error| {
+            Error::new(Category::Unavailable, format!("cannot set up the connection: {error}"))
+        })
+    }
+
+    fn serving_webhooks(&self, client: &Client, config: &Config, settings: &RunSettings) -> Option<Serving> {
+        (!self.webhooks.is_empty()).then(|| Serving {
+            client: client.clone(),
+            operator: self.name.clone(),
+            webhooks: self.webhooks.clone(),
+            listen: settings.webhook_listen,
+            address: settings.webhook_address(&self.name, &config.default_namespace),
+            namespace: settings.lease_namespace.clone().unwrap_or_else(|| config.default_namespace.clone()),
+            validity: settings.certificate_validity,
+        })
+    }
+
+    fn start_controllers(&mut self, surroundings: &Surroundings) -> Result<Vec<Arc<dyn Work>>> {
+        self.check_names()?;
+        let numbered = (0..).zip(self.controllers.drain(..));
+        let started = numbered
+            .map(|(number, controller)| controller.start(Surroundings { number, ..surroundings.clone() }));
+        Ok(started.collect())
     }
 }
 
@@ -306,6 +372,10 @@ struct Working {
 
 impl Working {
     async fn work(self) {
+        // An operator may have nothing but webhooks.
+        if self.controllers.is_empty() {
+            return self.stop.cancelled().await;
+        }
         if self.stop.run_until_cancelled(self.cache.synced()).await.is_some() {
             self.work_until(self.stop.clone()).await;
         }
@@ -348,6 +418,21 @@ impl Working {
             () = too_long => tracing::warn!("some reconciles did not end within {GRACE:?}: they are broken off"),
         }
     }
+}
+
+/// Runs this with the cluster of the kubeconfig, or the one that it is in.
+fn with_cluster<T>(run: impl AsyncFnOnce(Config) -> Result<T>) -> Result<T> {
+    let runtime = tokio::runtime::Runtime::new()
+        .map_err(|error| Error::new(Category::Unavailable, format!("cannot start threads: {error}")))?;
+    let outcome = runtime.block_on(async {
+        let config = Config::infer().await.map_err(|error| {
+            Error::new(Category::Unavailable, format!("no Kubernetes to talk to: {error}: set KUBECONFIG"))
+        })?;
+        run(config).await
+    });
+    // A reconcile that hangs does not keep the process.
+    runtime.shutdown_background();
+    outcome
 }
 
 fn stop_on_signal() -> Result<CancellationToken> {

@@ -20,7 +20,7 @@ pub trait Operator: Send + Sync + 'static {
 
     /// The world as far as this operator has to know it. Plain data: it is logged,
     /// explained and replayed. Secrets never enter it.
-    type Observation: Serialize + DeserializeOwned + Debug + Send + Sync;
+    type Observation: Serialize + DeserializeOwned + Debug + Send + Sync + 'static;
 
     /// What this operator does that the SDK does not know; [`crate::NoAction`] if nothing.
     type Action: Action;

@@ -9,7 +9,7 @@ mod conditions;
 mod event;
 mod step;
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -145,6 +145,25 @@ impl<A: Action> Plan<A> {
             )),
             None => Ok(()),
         }
+    }
+}
+
+/// For people: what is done, why, and what else.
+impl<A: Action> fmt::Display for Plan<A> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.steps.is_empty() {
+            writeln!(formatter, "  nothing to do")?;
+        }
+        for (number, planned) in (1..).zip(&self.steps) {
+            writeln!(formatter, "  {number}. {}: {}", planned.step, planned.because)?;
+        }
+        for event in &self.events {
+            writeln!(formatter, "  tell {}: {}", event.reason, event.note)?;
+        }
+        if let Some(delay) = self.look_again_after {
+            writeln!(formatter, "  look again after {delay:?}")?;
+        }
+        Ok(())
     }
 }
 

@@ -5,8 +5,8 @@
 //!   and none is made while as many as are wanted are there, whatever their names.
 //! - A pod is deleted only if it is not wanted, has run to its end, or is to be
 //!   replaced because what is wanted changed, and then only while all others are
-//!   ready; one that is not ready itself, while every pod that was replaced is. One
-//!   at a time.
+//!   ready; one that is not ready itself, while every pod that was replaced is, or if
+//!   it never ran. One at a time.
 
 use std::time::Duration;
 
@@ -104,10 +104,12 @@ fn remove_one(plan: &mut Plan, seen: &Seen) {
     let is_outdated = |pod: &PodSeen| pod.made_for.as_deref() != Some(&wanted_of_pods);
     let is_replaced = |pod: &PodSeen| !is_outdated(pod) && !pod.reference.terminating && pod.ready;
     // One that does not work may go before those that do, but not while the last
-    // one that was replaced does not work either: that may be why.
+    // one that was replaced does not work either: that may be why. One that never
+    // ran can go at any time.
     let none_under_way = is_whole && seen.pods.iter().all(|pod| is_outdated(pod) || is_replaced(pod));
     let because = || "what is wanted of pods has changed".to_owned();
-    if let Some(pod) = here().find(|pod| is_outdated(pod) && !pod.ready && none_under_way) {
+    let may_go_first = |pod: &PodSeen| !pod.ready && (none_under_way || pod.phase == "Pending");
+    if let Some(pod) = here().find(|pod| is_outdated(pod) && may_go_first(pod)) {
         remove(plan, pod, Guard::Unchanged, because());
     } else if let Some(pod) = here().find(|pod| is_outdated(pod) && all_ready) {
         remove(plan, pod, Guard::Identity, because());

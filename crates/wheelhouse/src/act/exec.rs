@@ -27,7 +27,8 @@ impl Actor<'_> {
             return Err(Error::new(Category::Bug, format!("cannot {doing}: the pod has no namespace")));
         };
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let live = pods.get_opt(&exec.pod.name).await.map_err(Error::api(doing))?;
+        let live = Api::<Pod>::namespaced(self.reading.clone(), namespace);
+        let live = live.get_opt(&exec.pod.name).await.map_err(Error::api(doing))?;
         if live.and_then(|pod| pod.metadata.uid).as_ref() != Some(&exec.pod.uid) {
             return Err(conflict(format!("cannot {doing}: it is another pod now")));
         }

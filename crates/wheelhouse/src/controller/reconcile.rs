@@ -1,6 +1,7 @@
 //! One controller at work: takes keys, and observes, analyses and acts for each.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     panic::AssertUnwindSafe,
     sync::Arc,
@@ -9,8 +10,9 @@ use std::{
 
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::SelectAll};
 use jiff::Timestamp;
-use kube::ResourceExt as _;
+use kube::{Client, Resource as _, ResourceExt as _};
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     task::JoinSet,
@@ -18,19 +20,25 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::{Controller, Surroundings, Work};
+use super::{
+    Controller, Surroundings, Work,
+    deciding::{Decided, WRITE_THE_STATUS, outcome_of},
+    looking::{Looked, Subject},
+};
 use crate::{
     act::{Actor, Done, Learned, Owner, events::Events, pick},
     cache::Lister,
+    decisions::Outcome,
     error::{Category, Error, Result},
     key::Key,
     kind::Kind,
     metrics::ControllerMetrics,
+    mode::{self, Mode},
     operator::{Acting, Operator},
     plan::{Event, Plan, Reference, Step},
     queue::{Finished, Priority, Queue},
     triggers::{OwnerKind, on_resource, on_unreadable_resource},
-    world::{Failure, Listers, World},
+    world::{Failure, Listers, ReadLive, World},
 };
 
 /// Longer than any process runs.
@@ -38,19 +46,19 @@ const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// A controller that was started.
 pub(crate) struct Running<O: Operator> {
-    name: String,
-    operator: O,
-    kind: Kind,
-    lister: Lister<O::Resource>,
-    listers: Listers,
+    pub(super) name: Arc<str>,
+    pub(super) operator: O,
+    pub(super) kind: Kind,
+    pub(super) lister: Lister<O::Resource>,
+    pub(super) listers: Listers,
     queue: Arc<Queue>,
     deadline: Duration,
     resync: Duration,
     exclusion: Option<(crate::exclusion::Exclusion, super::SharedKey<O::Resource>)>,
-    surroundings: Surroundings,
+    pub(super) surroundings: Surroundings,
     field_manager: String,
     metrics: ControllerMetrics,
-    events: Events,
+    pub(super) events: Events,
     learned: Learned,
     /// Keys whose next observation is live.
     doubtful: Mutex<HashSet<Key>>,
@@ -93,7 +101,7 @@ impl<O: Operator> Running<O> {
             learned: Learned::default(),
             doubtful: Mutex::default(),
             failures: Mutex::default(),
-            name,
+            name: name.into(),
             kind,
             lister,
             listers,
@@ -137,7 +145,7 @@ impl<O: Operator> Running<O> {
                 exclusive
             }
         };
-        let span = tracing::info_span!("reconcile", controller = self.name, %key);
+        let span = tracing::info_span!("reconcile", controller = &*self.name, %key);
         let began = Instant::now();
         tracing::trace!(parent: &span, "begins");
         let reconciling = AssertUnwindSafe(self.reconcile(&key, resource, stop)).catch_unwind();
@@ -152,14 +160,24 @@ impl<O: Operator> Running<O> {
                 Err(Error::DeadlineExceeded { doing: "the reconcile".to_owned(), limit: self.deadline })
             }
         };
+        if let Err(
+            error @ (Error::DeadlineExceeded { .. } | Error::Other { category: Category::Panic, .. }),
+        ) = &result
+        {
+            self.note_broken_off(&key, began.elapsed(), error);
+        }
         self.metrics.time.observe(began.elapsed().as_secs_f64());
         let _entered = span.enter();
         tracing::trace!(took = ?began.elapsed(), "ends");
         match result {
             Ok(look_again_after) => {
-                self.failures.lock().remove(&key);
+                let had_failed = self.failures.lock().remove(&key).is_some();
                 self.metrics.count(if look_again_after.is_some() { "requeue_after" } else { "success" });
                 taken.done(Finished::Done);
+                // What was observed knew of the failure, and a condition may say so still.
+                if had_failed {
+                    self.queue.add(key.clone(), Priority::Child);
+                }
                 if let Some(delay) = look_again_after {
                     self.queue.add_after(key, delay);
                 }
@@ -225,63 +243,108 @@ impl<O: Operator> Running<O> {
             }
             false => resource,
         };
-        let reference = Reference::to(&self.kind, &*resource);
+        let owner = self.owner(&resource);
+        let mode = Mode::of(resource.annotations());
+        if matches!(mode, Mode::Paused | Mode::Unknown(_)) {
+            self.hold_still(&owner, &mode).await;
+            return Ok(None);
+        }
+        let began = (Timestamp::now(), Instant::now());
+        let look_again = {
+            let (queue, key) = (self.queue.clone(), key.clone());
+            Arc::new(move || queue.add(key.clone(), Priority::Child))
+        };
+        let decided = self.decide(resource, &owner.reference, look_again, live).await;
+        if is_live && decided.is_ok() {
+            self.doubtful.lock().remove(key);
+        }
+        let (decided, outcome, acted) = match decided {
+            Ok(decided) if mode == Mode::Plan => {
+                let steps = self.only_plan(&owner, &decided.plan).await;
+                (Some(decided), Outcome::Planned { steps }, Ok(()))
+            }
+            Ok(decided) => {
+                let mut steps = Vec::new();
+                let acted = self.act(&owner, &decided.plan, stop, &mut steps).await;
+                (Some(decided), outcome_of(steps, acted.as_ref().err()), acted)
+            }
+            Err(error) => (None, outcome_of(Vec::new(), Some(&error)), Err(error)),
+        };
+        let look_again_after = decided.as_ref().and_then(|decided| decided.plan.look_again_after);
+        self.note_decision(key, began, decided, outcome);
+        acted.map(|()| look_again_after)
+    }
+
+    pub(super) fn owner(&self, resource: &O::Resource) -> Owner {
+        Owner {
+            reference: Reference::to(&self.kind, resource),
+            generation: resource.meta().generation,
+            finalizers: resource.finalizers().to_vec(),
+            status: pick(resource, "status"),
+        }
+    }
+
+    /// Observes and analyses.
+    pub(super) async fn decide(
+        &self,
+        resource: Arc<O::Resource>,
+        reference: &Reference,
+        look_again: Arc<dyn Fn() + Send + Sync>,
+        live: Option<Mutex<ReadLive>>,
+    ) -> Result<Decided<O>> {
+        let is_live = live.is_some();
         let world = World {
             client: &self.surroundings.reading,
             cache: &self.surroundings.cache,
             listers: &self.listers,
             probes: &self.surroundings.probes,
-            resource: &reference,
-            look_again: {
-                let (queue, key) = (self.queue.clone(), key.clone());
-                Arc::new(move || queue.add(key.clone(), Priority::Child))
-            },
+            resource: reference,
+            look_again,
             now: Timestamp::now(),
-            last_failure: self.failures.lock().get(key).cloned(),
+            last_failure: self.failures.lock().get(&reference.key()).cloned(),
             live,
         };
-        let observing = self.operator.observe(resource.clone(), &world);
+        let observing = self.operator.observe(resource, &world);
         let seen = observing.instrument(tracing::debug_span!("observe", live = is_live)).await?;
-        if is_live {
-            self.doubtful.lock().remove(key);
-        }
         let plan = apart(|| tracing::debug_span!("analyse").in_scope(|| self.operator.analyse(&seen)));
         plan.check()?;
-        self.act(&resource, reference, plan, stop).await
+        Ok(Decided { seen, plan })
     }
 
-    async fn act(
-        &self,
-        resource: &O::Resource,
-        reference: Reference,
-        plan: Plan<O::Action>,
-        stop: &CancellationToken,
-    ) -> Result<Option<Duration>> {
-        let owner = Owner {
-            finalizers: resource.finalizers().to_vec(),
-            status: plan.status.as_ref().and_then(|_| pick(resource, "status")),
-            reference,
-        };
-        let actor = Actor {
-            client: &self.surroundings.acting,
+    pub(super) fn actor<'a>(&'a self, owner: &'a Owner, client: &'a Client) -> Actor<'a> {
+        Actor {
+            client,
+            reading: &self.surroundings.reading,
             cache: &self.surroundings.cache,
             manager: &self.field_manager,
             controller: self.surroundings.number,
-            owner: &owner,
+            owner,
             learned: &self.learned,
-        };
-        let carried_out = self.carry_out(&actor, &plan, stop).await;
+        }
+    }
+
+    /// Does what was decided, and tells what of it changed something.
+    async fn act(
+        &self,
+        owner: &Owner,
+        plan: &Plan<O::Action>,
+        stop: &CancellationToken,
+        changed: &mut Vec<String>,
+    ) -> Result<()> {
+        let actor = self.actor(owner, &self.surroundings.acting);
+        let carried_out = self.carry_out(&actor, plan, stop, changed).await;
         // The status tells what was observed, whether or not the steps went well;
         // unless the resource itself may be gone.
-        let written = match &plan.status {
-            Some(status) if !gives_up_the_resource(&plan) => {
-                let key = owner.reference.key();
-                let read = || self.lister.get(&key).and_then(|resource| pick(&*resource, "status"));
-                let writing = actor.write_status(status, read);
+        let written = match wanted_status(owner, plan) {
+            Some(status) if !gives_up_the_resource(plan) => {
+                let writing = actor.write_status(&status, || self.status_now(owner));
                 writing.instrument(tracing::debug_span!("act", step = "status")).await
             }
             _ => Ok(Done::AlreadySo),
         };
+        if matches!(written, Ok(Done::Changed)) {
+            changed.push(WRITE_THE_STATUS.to_owned());
+        }
         let is_complete = carried_out?;
         // They tell what the plan did, so they are told when it was done.
         for event in plan.events.iter().filter(|_| is_complete) {
@@ -289,8 +352,12 @@ impl<O: Operator> Running<O> {
                 tracing::info!(reason = event.reason, "{}", event.note);
             }
         }
-        written?;
-        Ok(plan.look_again_after)
+        written.map(|_| ())
+    }
+
+    /// The status as the cache has it now.
+    pub(super) fn status_now(&self, owner: &Owner) -> Option<Value> {
+        self.lister.get(&owner.reference.key()).and_then(|resource| pick(&*resource, "status"))
     }
 
     /// Carries out the steps; all of them, unless it is to stop.
@@ -299,6 +366,7 @@ impl<O: Operator> Running<O> {
         actor: &Actor<'_>,
         plan: &Plan<O::Action>,
         stop: &CancellationToken,
+        changed: &mut Vec<String>,
     ) -> Result<bool> {
         for planned in &plan.steps {
             if stop.is_cancelled() {
@@ -323,6 +391,9 @@ impl<O: Operator> Running<O> {
                 Err(_) => "failed",
             };
             self.metrics.count_step(planned.step.name(), result);
+            if matches!(done, Ok(Done::Changed | Done::Restored { .. })) {
+                changed.push(planned.step.to_string());
+            }
             match done? {
                 Done::AlreadySo => {}
                 Done::Changed => tracing::info!(because = planned.because, "{}", planned.step),
@@ -375,6 +446,21 @@ impl<O: Operator> Drop for Taken<'_, O> {
     }
 }
 
+/// What the status is to be, if it is to be written at all. What the SDK itself
+/// said in it is over when the resource is acted on again.
+fn wanted_status<'a, A>(owner: &'a Owner, plan: &'a Plan<A>) -> Option<Cow<'a, Value>> {
+    let says_mode = |status: &&Value| mode::condition(status).is_some();
+    match &plan.status {
+        Some(status) if says_mode(&status) => Some(Cow::Owned(mode::without_condition(status.clone()))),
+        Some(status) => Some(Cow::Borrowed(status)),
+        None => owner
+            .status
+            .as_ref()
+            .filter(says_mode)
+            .map(|status| Cow::Owned(mode::without_condition(status.clone()))),
+    }
+}
+
 fn gives_up_the_resource<A>(plan: &Plan<A>) -> bool {
     plan.steps.iter().any(|planned| matches!(planned.step, Step::RemoveFinalizer(_)))
 }
@@ -412,5 +498,9 @@ impl<O: Operator> Work for Running<O> {
 
     fn measure(&self) {
         self.queue.measure();
+    }
+
+    fn look(self: Arc<Self>, subject: Subject) -> BoxFuture<'static, Result<Looked>> {
+        Box::pin(async move { Running::look(&self, subject).await })
     }
 }

@@ -3,8 +3,8 @@
 use k8s_openapi::{
     api::{
         apps::v1::Deployment,
-        core::v1::{Namespace, ServiceAccount},
-        rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
+        core::v1::{Namespace, Service, ServiceAccount},
+        rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 
 use super::settings::{ManifestSettings, Place};
 use crate::{
-    controller::Declared,
     error::{Category, Error, Result},
-    rbac,
+    rbac::{self, Agent},
+    webhooks::Webhooks,
 };
 
 /// What is installed of an operator.
@@ -25,7 +25,9 @@ pub(super) struct Installation<'a> {
     pub(super) version: &'a str,
     pub(super) crds: Vec<CustomResourceDefinition>,
     pub(super) images: &'a [(&'static str, String)],
-    pub(super) declared: Vec<Declared>,
+    pub(super) rules: Vec<PolicyRule>,
+    pub(super) agents: &'a [Agent],
+    pub(super) webhooks: &'a Webhooks,
 }
 
 impl Installation<'_> {
@@ -35,7 +37,12 @@ impl Installation<'_> {
 
     pub(super) fn rbac(&self, place: &Place) -> Result<String> {
         let mut text = String::new();
-        let rules = rbac::rules(&self.declared);
+        let rules = &self.rules;
+        for agent in self.agents {
+            let mut role = self.object(None, json!({"rules": agent.rules()}));
+            rename(&mut role, &agent.name);
+            add::<ClusterRole>(&mut text, role)?;
+        }
         let subject =
             json!([{"kind": "ServiceAccount", "name": self.name, "namespace": place.install_namespace}]);
         let reference = |kind: &str, name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
@@ -51,8 +58,7 @@ impl Installation<'_> {
             add::<RoleBinding>(&mut text, self.object(Some(namespace), binding))?;
         }
         let lease = format!("{}-lease", self.name);
-        let mut role =
-            self.object(Some(&place.install_namespace), json!({"rules": rbac::rules(&[rbac::leases()])}));
+        let mut role = self.object(Some(&place.install_namespace), json!({"rules": self.own_rules()}));
         rename(&mut role, &lease);
         add::<Role>(&mut text, role)?;
         let mut binding = self.object(
@@ -61,6 +67,24 @@ impl Installation<'_> {
         );
         rename(&mut binding, &lease);
         add::<RoleBinding>(&mut text, binding)?;
+        // No Role of a namespace can allow that: then nobody is shown decisions.
+        if place.namespaces.is_empty() {
+            let delegated = reference("ClusterRole", rbac::ASKING_ABOUT_OTHERS);
+            let mut binding = self.object(None, json!({"roleRef": delegated, "subjects": subject}));
+            rename(&mut binding, &format!("{}-asking-about-others", self.name));
+            add::<ClusterRoleBinding>(&mut text, binding)?;
+        }
+        let webhooks = rbac::webhooks(self.name, self.webhooks);
+        if !webhooks.is_empty() {
+            let name = format!("{}-webhooks", self.name);
+            let mut role = self.object(None, json!({"rules": webhooks}));
+            rename(&mut role, &name);
+            add::<ClusterRole>(&mut text, role)?;
+            let mut binding =
+                self.object(None, json!({"roleRef": reference("ClusterRole", &name), "subjects": subject}));
+            rename(&mut binding, &name);
+            add::<ClusterRoleBinding>(&mut text, binding)?;
+        }
         if place.install_crds {
             let crds = format!("{}-crds", self.name);
             let names = self.crds.iter().map(|crd| crd.name_any()).collect();
@@ -75,6 +99,24 @@ impl Installation<'_> {
         Ok(text)
     }
 
+    /// What the operator needs in its own namespace.
+    pub(super) fn own_rules(&self) -> Vec<PolicyRule> {
+        let mut rules = rbac::rules(&[rbac::leases()]);
+        if !self.webhooks.is_empty() {
+            rules.extend(rbac::webhook_secret(self.name));
+        }
+        rules
+    }
+
+    /// Where the API server finds the webhooks.
+    fn service(&self, place: &Place) -> Value {
+        let spec = json!({
+            "selector": {"app.kubernetes.io/name": self.name},
+            "ports": [{"name": "webhooks", "port": 443, "targetPort": "webhooks"}],
+        });
+        self.object(Some(&place.install_namespace), json!({"spec": spec}))
+    }
+
     pub(super) fn all(&self, settings: &ManifestSettings) -> Result<String> {
         let place = &settings.place;
         // An operator that registers them itself gets no second hand to do it.
@@ -86,6 +128,9 @@ impl Installation<'_> {
         }
         add::<Namespace>(&mut text, namespace)?;
         text.push_str(&self.rbac(place)?);
+        if !self.webhooks.is_empty() {
+            add::<Service>(&mut text, self.service(place))?;
+        }
         add::<Deployment>(&mut text, self.deployment(settings))?;
         Ok(text)
     }
@@ -101,6 +146,10 @@ impl Installation<'_> {
         let arguments: Vec<&str> = ["run"].into_iter().chain(install_crds).chain(namespaces).collect();
         let images = self.images.iter().map(|(variable, image)| json!({"name": variable, "value": image}));
         let images: Vec<_> = images.collect();
+        let mut ports = vec![json!({"name": "http", "containerPort": 8080})];
+        if !self.webhooks.is_empty() {
+            ports.push(json!({"name": "webhooks", "containerPort": 9443}));
+        }
         let get = |path: &str| json!({"httpGet": {"path": path, "port": "http"}, "periodSeconds": 5});
         let pod = json!({
             "serviceAccountName": self.name,
@@ -110,7 +159,7 @@ impl Installation<'_> {
                 "image": image,
                 "args": arguments,
                 "env": images,
-                "ports": [{"name": "http", "containerPort": 8080}],
+                "ports": ports,
                 "livenessProbe": get("/healthz"),
                 "readinessProbe": get("/readyz"),
                 "resources": {"requests": {"cpu": "20m", "memory": "32Mi"}, "limits": {"memory": "512Mi"}},

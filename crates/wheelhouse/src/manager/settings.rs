@@ -1,7 +1,9 @@
 //! How an operator is configured: by flags, and by the environment variables that
 //! `--help` names.
 
-use std::{net::SocketAddr, num::NonZeroUsize};
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf};
+
+use crate::{certificates::Validity, webhooks::Address};
 
 use clap::{Args, Command, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
@@ -28,7 +30,7 @@ pub(super) fn command(name: &str, version: &str) -> Command {
     command
 }
 
-const VERBS: [&str; 4] = ["run", "crds", "rbac", "manifests"];
+const VERBS: [&str; 8] = ["run", "crds", "rbac", "manifests", "plan", "decisions", "record", "replay"];
 
 /// How a verb is used.
 struct Example {
@@ -45,7 +47,7 @@ impl Example {
     }
 }
 
-const EXAMPLES: [Example; 7] = [
+const EXAMPLES: [Example; 12] = [
     Example {
         verb: "run",
         what: "on a laptop, with your kubeconfig",
@@ -73,6 +75,19 @@ const EXAMPLES: [Example; 7] = [
         what: "one copy, for one namespace",
         arguments: "--replicas 1 --namespace team-a | kubectl apply -f -",
     },
+    Example { verb: "plan", what: "what would happen if this were applied", arguments: "-f resource.yaml" },
+    Example { verb: "decisions", what: "why it did what it did", arguments: "my-resource -n team-a" },
+    Example {
+        verb: "decisions",
+        what: "of an operator that runs on this machine",
+        arguments: "--url http://127.0.0.1:8080 --json",
+    },
+    Example {
+        verb: "record",
+        what: "turn what is seen now into a test",
+        arguments: "my-resource -n team-a -o tests/recorded/incident.json",
+    },
+    Example { verb: "replay", what: "on another machine, later", arguments: "tests/recorded/incident.json" },
 ];
 
 /// What an operator's binary can do.
@@ -86,6 +101,80 @@ pub(super) enum Verb {
     Rbac(Place),
     /// Print everything that installs the operator: CRDs, RBAC, Deployment
     Manifests(ManifestSettings),
+    /// Say what would be done about the resources in a file, and do nothing
+    Plan(PlanSettings),
+    /// Show the last decisions of the operator that runs
+    Decisions(DecisionsSettings),
+    /// Write down what is seen and decided about a resource now, to be replayed
+    Record(RecordSettings),
+    /// Decide again on what was recorded, and say where the plan differs
+    Replay(ReplaySettings),
+}
+
+/// What is looked at without being acted on.
+#[derive(Args, Clone, Debug)]
+pub(super) struct PlanSettings {
+    /// The resources, as YAML or JSON; `-` for what is piped in
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) file: PathBuf,
+    /// Look at this namespace only (repeatable); all of them by default
+    #[arg(long = "namespace", value_name = "NAME")]
+    pub(super) namespaces: Vec<String>,
+    /// As JSON: what was seen, what was decided, and what of it would change something
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// Which resource is meant.
+#[derive(Args, Clone, Debug)]
+pub(super) struct OneResource {
+    /// The resource: NAME, or KIND/NAME where the operator has more than one kind
+    #[arg(value_name = "RESOURCE")]
+    pub(super) resource: String,
+    /// Its namespace; that of the kubeconfig by default
+    #[arg(short, long, value_name = "NAME")]
+    pub(super) namespace: Option<String>,
+}
+
+/// What is written down.
+#[derive(Args, Clone, Debug)]
+pub(super) struct RecordSettings {
+    #[command(flatten)]
+    pub(super) one: OneResource,
+    /// Where it goes; to the terminal by default
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+}
+
+/// What is decided on again.
+#[derive(Args, Clone, Debug)]
+pub(super) struct ReplaySettings {
+    /// What `record` or `decisions --json` wrote; `-` for what is piped in
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+}
+
+/// Which decisions are shown, and how they are got at.
+#[derive(Args, Clone, Debug)]
+pub(super) struct DecisionsSettings {
+    /// Those about this resource (NAME, or KIND/NAME); all there are by default
+    #[arg(value_name = "RESOURCE")]
+    pub(super) resource: Option<String>,
+    /// Its namespace; that of the kubeconfig by default
+    #[arg(short, long, value_name = "NAME")]
+    pub(super) namespace: Option<String>,
+    /// The namespace of the operator itself
+    #[arg(long, default_value = "wheelhouse-system", value_name = "NAME")]
+    pub(super) install_namespace: String,
+    /// Ask the operator at this address, such as http://127.0.0.1:8080, and not the one in the cluster
+    #[arg(long, value_name = "URL")]
+    pub(super) url: Option<String>,
+    /// Ask as this ServiceAccount of the operator's namespace, where the kubeconfig has no token
+    #[arg(long, value_name = "NAME")]
+    pub(super) service_account: Option<String>,
+    /// As JSON: everything that was seen and decided
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 /// Where the operator is to run.
@@ -133,6 +222,19 @@ pub struct RunSettings {
     /// Where /healthz, /readyz and /metrics are answered
     #[arg(long, env = "LISTEN", default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
     pub listen: SocketAddr,
+    /// Where webhooks are answered, if the operator has any
+    #[arg(long, env = "WEBHOOK_LISTEN", default_value = "0.0.0.0:9443", value_name = "ADDRESS")]
+    pub webhook_listen: SocketAddr,
+    /// Where the API server finds them: a URL, or `self` for the address that is listened on; by
+    /// default the Service of the operator's name
+    #[arg(long, env = "WEBHOOK_URL", value_name = "URL")]
+    pub webhook_url: Option<String>,
+    /// How long the webhooks' certificates are good for.
+    #[arg(skip)]
+    pub certificate_validity: Validity,
+    /// How much memory the last decisions may take, in MiB
+    #[arg(long, env = "DECISION_MEMORY", default_value_t = 4, value_name = "MIB")]
+    pub decision_memory: usize,
     /// How many resources of a controller are worked on at the same time
     #[arg(long, env = "WORKERS", value_name = "N")]
     pub workers: Option<NonZeroUsize>,
@@ -148,6 +250,20 @@ pub struct RunSettings {
     pub otlp_endpoint: Option<String>,
 }
 
+impl RunSettings {
+    /// Where the API server finds the webhooks; none: at the address that is listened on.
+    pub(super) fn webhook_address(&self, operator: &str, namespace: &str) -> Option<Address> {
+        match self.webhook_url.as_deref() {
+            Some("self") => None,
+            Some(url) => Some(Address::Url(url.to_owned())),
+            None => Some(Address::Service {
+                name: operator.to_owned(),
+                namespace: self.lease_namespace.clone().unwrap_or_else(|| namespace.to_owned()),
+            }),
+        }
+    }
+}
+
 impl Default for RunSettings {
     fn default() -> Self {
         Self {
@@ -156,6 +272,10 @@ impl Default for RunSettings {
             lease_namespace: None,
             install_crds: false,
             listen: SocketAddr::from(([0, 0, 0, 0], 8080)),
+            webhook_listen: SocketAddr::from(([0, 0, 0, 0], 9443)),
+            webhook_url: None,
+            certificate_validity: Validity::default(),
+            decision_memory: 4,
             workers: None,
             log_format: LogFormat::default(),
             log_level: "info".to_owned(),

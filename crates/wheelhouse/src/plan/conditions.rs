@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, Time};
 
+use crate::mode::MODE_CONDITION;
+
 /// One thing that is so, is not so, or is not known to be so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
@@ -55,9 +57,10 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Begins with the conditions of the last status.
+    /// Begins with the conditions of the last status, but for the SDK's own.
     pub fn from_last(last: &[meta::Condition], generation: Option<i64>, now: Timestamp) -> Self {
-        Self { conditions: last.to_vec(), generation, now }
+        let others = last.iter().filter(|condition| condition.type_ != MODE_CONDITION);
+        Self { conditions: others.cloned().collect(), generation, now }
     }
 
     /// Sets one.

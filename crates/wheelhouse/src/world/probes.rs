@@ -101,6 +101,22 @@ impl Probes {
             .unwrap_or_else(|| unknown("asked as something else".to_owned()))
     }
 
+    /// Whether any answer is still to come.
+    pub(crate) fn are_running(&self) -> bool {
+        self.targets.lock().values().any(|target| target.is_running)
+    }
+
+    /// Waits until all answers are there, or for that long.
+    pub(crate) async fn wait(&self, at_most: Duration) {
+        let answered = async {
+            while self.are_running() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        // Whoever has not answered by then is unknown.
+        let _ = tokio::time::timeout(at_most, answered).await;
+    }
+
     async fn ask<P: Probe>(self: Arc<Self>, id: String, probe: P) {
         // Closed only when the process ends.
         let _slot = self.slots.clone().acquire_owned().await;

@@ -10,14 +10,17 @@
 
 mod applies;
 mod caches;
+mod decisions;
 mod dynamic;
 mod elections;
 mod isolation;
 mod manager;
 mod own_actions;
+mod rights;
 mod steps;
 mod survival;
 #[cfg(feature = "opentelemetry")]
 mod traces;
 mod unreadable;
+mod webhooks;
 mod widgets;

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use wheelhouse::{
     Controller, Manager, NoAction, Operator, Plan, Reference, Result, World,
     jiff::Timestamp,
-    k8s_openapi::api::core::v1::ConfigMap,
+    k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::Condition},
     kube::{
         Api, Client, Config, CustomResource, CustomResourceExt as _,
         api::{Patch, PatchParams, PostParams},
@@ -45,6 +45,8 @@ pub struct WidgetStatus {
     pub note: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Detail>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
 }
 
 /// What the API server fills in where it is not said.
@@ -134,7 +136,7 @@ pub fn one_config_map(seen: &Seen) -> Plan {
     plan.set_status(&WidgetStatus {
         observed_generation: seen.widget.metadata.generation,
         note: "seen".into(),
-        detail: None,
+        ..Default::default()
     });
     plan
 }
@@ -202,10 +204,7 @@ impl Place {
         settings: RunSettings,
         controller: Controller<O>,
     ) -> Operating {
-        let stop = CancellationToken::new();
-        let started =
-            Manager::new("test-operator").controller(controller).start(config, settings, stop.clone()).await;
-        Operating { stop, started: started.unwrap() }
+        Operating::start(Manager::new("test-operator").controller(controller), config, settings).await
     }
 }
 
@@ -225,6 +224,12 @@ pub struct Operating {
 }
 
 impl Operating {
+    pub async fn start(manager: Manager, config: Config, settings: RunSettings) -> Self {
+        let stop = CancellationToken::new();
+        let started = manager.start(config, settings, stop.clone()).await.unwrap();
+        Self { stop, started }
+    }
+
     pub async fn stop(self) {
         self.stop.cancel();
         self.started.finished().await.unwrap();

@@ -11,6 +11,7 @@
 
 mod admission;
 mod api_calls;
+mod explaining;
 mod leaders;
 mod place;
 mod random_steps;

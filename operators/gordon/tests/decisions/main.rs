@@ -87,6 +87,9 @@ fn an_image_that_does_not_work_costs_one_pod() {
     assert_eq!(steps(&seen), [""; 0], "the new one does not work");
     seen.pods[1].ready = false;
     assert_eq!(steps(&seen), [""; 0], "an old one that stops working meanwhile is not given up");
+    seen.pods[1].phase = "Pending".to_owned();
+    assert_eq!(steps(&seen), ["delete Pod g-1"], "one that never ran costs nothing");
+    seen.pods[1].phase = "Running".to_owned();
     seen.pods[0].made_for = Some("tried before".to_owned());
     assert_eq!(steps(&seen), ["delete Pod g-0"], "what is wanted was corrected");
     seen.pods[0].made_for = updated;

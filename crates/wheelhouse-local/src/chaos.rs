@@ -1,0 +1,376 @@
+//! Chaos for whole clusters: kills, stops and cuts off what runs, from a seed, and
+//! heals everything at the end.
+//!
+//! Invariants:
+//! - What is done is known before anything is: a [`Plan`] follows from the seed, the time
+//!   and the names of what can be hit. The same again gives the same plan.
+//! - Whatever lasts is healed: at its end, when the time is over, and when whoever
+//!   runs this asks for it to stop.
+//! - Never more than one node is cut off, and never everything that runs is stopped at
+//!   the same time: what a cluster cannot survive tells nothing.
+
+use std::{
+    fmt,
+    future::Future,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, ListParams},
+};
+use nix::sys::signal::Signal;
+
+use crate::{
+    cluster::Cluster,
+    error::{Error, Result},
+    processes,
+    progress::Progress,
+};
+
+/// Between two strikes there is at least so much time to recover.
+const PAUSE: Duration = Duration::from_secs(5);
+/// What lasts, lasts between these.
+const LASTS: [u64; 2] = [3, 15];
+
+/// What can be hit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Targets {
+    /// Pods, as `namespace/name`.
+    pub pods: Vec<String>,
+    /// Pods of the operator that looks after them, as `namespace/name`.
+    pub operators: Vec<String>,
+    /// Nodes.
+    pub nodes: Vec<String>,
+}
+
+/// What is done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Blow {
+    /// The pod is deleted, without any grace.
+    DeletePod(String),
+    /// Its processes are killed.
+    KillProcesses(String),
+    /// Its processes are stopped (SIGSTOP) for a while.
+    StopProcesses(String),
+    /// The operator's processes are stopped for a while.
+    StopOperator(String),
+    /// The node is cut off from everything else for a while.
+    CutNode(String),
+    /// Nothing on the node reaches the API server for a while; everything else it reaches.
+    BlockApiServer(String),
+}
+
+impl fmt::Display for Blow {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DeletePod(pod) => write!(formatter, "delete pod {pod}"),
+            Self::KillProcesses(pod) => write!(formatter, "kill the processes of pod {pod}"),
+            Self::StopProcesses(pod) => write!(formatter, "stop the processes of pod {pod}"),
+            Self::StopOperator(pod) => write!(formatter, "stop the operator in pod {pod}"),
+            Self::CutNode(node) => write!(formatter, "cut off {node}"),
+            Self::BlockApiServer(node) => write!(formatter, "keep {node} from the API server"),
+        }
+    }
+}
+
+/// What is done when, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Strike {
+    /// When, from the beginning.
+    pub at: Duration,
+    /// What.
+    pub blow: Blow,
+    /// For how long; nothing, if it does not last.
+    pub lasts: Duration,
+}
+
+impl fmt::Display for Strike {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:>4} s: {}", self.at.as_secs(), self.blow)?;
+        if !self.lasts.is_zero() {
+            write!(formatter, " for {} s", self.lasts.as_secs())?;
+        }
+        Ok(())
+    }
+}
+
+/// Everything that is done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Strike after strike.
+    pub strikes: Vec<Strike>,
+}
+
+impl Plan {
+    /// What follows from a seed, for that long: the same again from the same.
+    pub fn new(seed: u64, time: Duration, targets: &Targets) -> Self {
+        let mut random = Random(seed);
+        let mut strikes = Vec::new();
+        let mut at = PAUSE;
+        while at + PAUSE < time {
+            let Some(blow) = blow(&mut random, targets) else { break };
+            let does_last = !matches!(blow, Blow::DeletePod(_) | Blow::KillProcesses(_));
+            let [least, most] = LASTS;
+            let lasts = if does_last { least + random.below(most - least + 1) } else { 0 };
+            // The last one has to be healed within the time.
+            let lasts = Duration::from_secs(lasts).min(time.saturating_sub(at + PAUSE));
+            strikes.push(Strike { at, blow, lasts });
+            at += lasts + PAUSE + Duration::from_secs(random.below(6));
+        }
+        Self { strikes }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.strikes.iter().try_for_each(|strike| writeln!(formatter, "{strike}"))
+    }
+}
+
+/// What is done to one of that name.
+type Strikes = fn(String) -> Blow;
+
+fn blow(random: &mut Random, targets: &Targets) -> Option<Blow> {
+    let mut kinds: Vec<(&[String], Strikes)> = Vec::new();
+    if !targets.pods.is_empty() {
+        kinds.push((&targets.pods, Blow::DeletePod));
+        kinds.push((&targets.pods, Blow::KillProcesses));
+        kinds.push((&targets.pods, Blow::StopProcesses));
+    }
+    if !targets.operators.is_empty() {
+        kinds.push((&targets.operators, Blow::StopOperator));
+    }
+    if targets.nodes.len() > 1 {
+        kinds.push((&targets.nodes, Blow::CutNode));
+        kinds.push((&targets.nodes, Blow::BlockApiServer));
+    }
+    let (names, make) = kinds.get(random.index(kinds.len())?)?;
+    names.get(random.index(names.len())?).cloned().map(make)
+}
+
+/// A sequence of numbers that follows from a seed (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % bound.max(1)
+    }
+
+    fn index(&mut self, length: usize) -> Option<usize> {
+        let length = u64::try_from(length).ok().filter(|length| *length > 0)?;
+        usize::try_from(self.below(length)).ok()
+    }
+}
+
+/// What a run came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// How many strikes hit something.
+    pub hit: usize,
+    /// How many found nothing there to hit, such as a pod that was not running just then.
+    pub missed: usize,
+    /// Whether somebody asked for it to end early.
+    pub interrupted: bool,
+}
+
+/// The pods that a selector selects, of all namespaces or one, and the cluster's nodes.
+pub async fn targets(
+    cluster: &Cluster,
+    namespace: Option<&str>,
+    selector: &str,
+    operator_selector: Option<&str>,
+) -> Result<Targets> {
+    let client = cluster.client().await?;
+    let names = async |selector: &str, namespace: Option<&str>| {
+        let pods: Api<Pod> = match namespace {
+            Some(namespace) => Api::namespaced(client.clone(), namespace),
+            None => Api::all(client.clone()),
+        };
+        let found = pods.list(&ListParams::default().labels(selector)).await;
+        let found = found.map_err(Error::api("see which pods there are"))?;
+        let mut names: Vec<_> = found
+            .items
+            .iter()
+            .map(|pod| format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any()))
+            .collect();
+        names.sort();
+        Ok::<_, Error>(names)
+    };
+    let operators = match operator_selector {
+        Some(selector) => names(selector, None).await?,
+        None => Vec::new(),
+    };
+    Ok(Targets { pods: names(selector, namespace).await?, operators, nodes: cluster.node_names() })
+}
+
+/// Does what the plan says, and heals everything; also when `interrupted` ends early.
+pub async fn run(
+    cluster: &Cluster,
+    plan: &Plan,
+    progress: &Progress,
+    interrupted: impl Future<Output = ()>,
+) -> Result<Outcome> {
+    let client = cluster.client().await?;
+    let began = Instant::now();
+    let mut outcome = Outcome::default();
+    tokio::pin!(interrupted);
+    for strike in &plan.strikes {
+        let wait = strike.at.saturating_sub(began.elapsed());
+        if tokio::time::timeout(wait, &mut interrupted).await.is_ok() {
+            outcome.interrupted = true;
+            break;
+        }
+        progress.line(strike.to_string());
+        let Some(wound) = hit(cluster, &client, &strike.blow).await? else {
+            progress.line("        nothing there to hit");
+            outcome.missed += 1;
+            continue;
+        };
+        outcome.hit += 1;
+        let is_over = tokio::time::timeout(strike.lasts, &mut interrupted).await.is_ok();
+        heal(cluster, wound).await?;
+        if is_over {
+            outcome.interrupted = true;
+            break;
+        }
+    }
+    Ok(outcome)
+}
+
+/// What has to be undone.
+enum Wound {
+    None,
+    Stopped(Vec<i32>),
+    Cut(String),
+    Blocked(String),
+}
+
+async fn hit(cluster: &Cluster, client: &Client, blow: &Blow) -> Result<Option<Wound>> {
+    Ok(match blow {
+        Blow::DeletePod(pod) => {
+            let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
+            let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+            match pods.delete(name, &DeleteParams::default().grace_period(0)).await {
+                Ok(_) => Some(Wound::None),
+                Err(kube::Error::Api(status)) if status.code == 404 => None,
+                Err(error) => return Err(Error::api(format!("delete pod {pod}"))(error)),
+            }
+        }
+        Blow::KillProcesses(pod) => {
+            let found = processes_of(client, pod).await?;
+            found.iter().for_each(|pid| processes::signal(*pid, Signal::SIGKILL));
+            (!found.is_empty()).then_some(Wound::None)
+        }
+        Blow::StopProcesses(pod) | Blow::StopOperator(pod) => {
+            let found = processes_of(client, pod).await?;
+            found.iter().for_each(|pid| processes::signal(*pid, Signal::SIGSTOP));
+            (!found.is_empty()).then_some(Wound::Stopped(found))
+        }
+        Blow::CutNode(node) => {
+            cluster.set_connected(node, false).await?;
+            Some(Wound::Cut(node.clone()))
+        }
+        Blow::BlockApiServer(node) => {
+            cluster.set_api_server_reachable(node, false).await?;
+            Some(Wound::Blocked(node.clone()))
+        }
+    })
+}
+
+async fn heal(cluster: &Cluster, wound: Wound) -> Result<()> {
+    match wound {
+        Wound::None => {}
+        Wound::Stopped(pids) => pids.iter().for_each(|pid| processes::signal(*pid, Signal::SIGCONT)),
+        Wound::Cut(node) => cluster.set_connected(&node, true).await?,
+        Wound::Blocked(node) => cluster.set_api_server_reachable(&node, true).await?,
+    }
+    Ok(())
+}
+
+/// The processes of a pod on this host, those that hold its namespaces aside.
+async fn processes_of(client: &Client, pod: &str) -> Result<Vec<i32>> {
+    let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let found = pods.get_opt(name).await.map_err(Error::api(format!("look at pod {pod}")))?;
+    let Some(uid) = found.and_then(|pod| pod.metadata.uid) else { return Ok(Vec::new()) };
+    // systemd's way of writing control groups has underscores.
+    let marks = [format!("pod{uid}"), format!("pod{}", uid.replace('-', "_"))];
+    let mut pids = Vec::new();
+    let entries = std::fs::read_dir("/proc").map_err(Error::file("list", Path::new("/proc")))?;
+    for pid in entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
+        let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        let groups = read("cgroup");
+        if marks.iter().any(|mark| groups.contains(mark)) && read("comm").trim() != "pause" {
+            pids.push(pid);
+        }
+    }
+    Ok(pids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn targets() -> Targets {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Targets {
+            pods: names(&["default/g-0", "default/g-1"]),
+            operators: names(&["wheelhouse-system/o"]),
+            nodes: names(&["node-1", "node-2"]),
+        }
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_plan() {
+        let plan = |seed| Plan::new(seed, Duration::from_secs(600), &targets());
+        assert_eq!(plan(1), plan(1));
+        assert_ne!(plan(1), plan(2));
+        assert!(plan(1).strikes.len() > 30, "{}", plan(1));
+    }
+
+    #[test]
+    fn strikes_do_not_overlap_and_all_is_healed_within_the_time() {
+        for seed in 0..50 {
+            let time = Duration::from_secs(120);
+            let plan = Plan::new(seed, time, &targets());
+            for pair in plan.strikes.windows(2) {
+                assert!(pair[0].at + pair[0].lasts + PAUSE <= pair[1].at, "{plan}");
+            }
+            let last = plan.strikes.last().unwrap();
+            assert!(last.at + last.lasts + PAUSE <= time, "{plan}");
+        }
+    }
+
+    #[test]
+    fn every_kind_of_blow_is_struck() {
+        let plan = Plan::new(7, Duration::from_secs(3600), &targets()).to_string();
+        for words in [
+            "delete pod",
+            "kill the processes",
+            "stop the processes",
+            "stop the operator",
+            "cut off",
+            "keep node",
+        ] {
+            assert!(plan.contains(words), "no {words}: {plan}");
+        }
+    }
+
+    #[test]
+    fn where_there_is_nothing_to_hit_nothing_is_planned() {
+        assert_eq!(Plan::new(1, Duration::from_secs(600), &Targets::default()).strikes, []);
+        let one_node = Targets { nodes: vec!["node-1".to_owned()], ..Targets::default() };
+        assert_eq!(
+            Plan::new(1, Duration::from_secs(600), &one_node).strikes,
+            [],
+            "the only node is never cut off"
+        );
+    }
+}

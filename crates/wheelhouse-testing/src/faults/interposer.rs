@@ -1,0 +1,156 @@
+//! [`Interposer`]: counts what an operator asks, and makes the trouble of a schedule.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use super::schedule::{Disturbance, Schedule};
+use crate::{
+    error::Result,
+    identity::Identity,
+    proxy::{ApiProxy, Fault},
+};
+
+/// What has to be done about a request that cannot be done in the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alarm {
+    /// The operator dies.
+    Crash,
+    /// Reads are frozen for that long.
+    Freeze(Duration),
+    /// Both.
+    CrashIntoThePast(Duration),
+}
+
+/// Counts what all processes of an operator ask.
+pub(crate) struct Counted {
+    schedule: Schedule,
+    writes: AtomicUsize,
+    reads: AtomicUsize,
+    last_write: Mutex<Instant>,
+    alarms: Mutex<Vec<Alarm>>,
+    /// What is to be raised as soon as a write took effect: the API server must not be
+    /// interrupted in the middle of it.
+    due: Mutex<Vec<Alarm>>,
+    is_over: AtomicBool,
+}
+
+impl Counted {
+    pub(crate) fn new(schedule: Schedule) -> Arc<Self> {
+        Arc::new(Self {
+            schedule,
+            writes: AtomicUsize::new(0),
+            reads: AtomicUsize::new(0),
+            last_write: Mutex::new(Instant::now()),
+            alarms: Mutex::default(),
+            due: Mutex::default(),
+            is_over: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn writes(&self) -> usize {
+        self.writes.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn reads(&self) -> usize {
+        self.reads.load(Ordering::SeqCst)
+    }
+
+    /// For how long nothing was written.
+    pub(crate) fn quiet_for(&self) -> Duration {
+        self.last_write.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+
+    pub(crate) fn take_alarm(&self) -> Option<Alarm> {
+        self.alarms.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    /// From now on there is no trouble any more.
+    pub(crate) fn is_over(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
+    }
+
+    fn raise(&self, alarm: Alarm) {
+        self.alarms.lock().unwrap_or_else(PoisonError::into_inner).push(alarm);
+    }
+
+    fn raise_when_done(&self, alarm: Alarm) {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner).push(alarm);
+    }
+
+    fn write_is_done(&self) {
+        let due = std::mem::take(&mut *self.due.lock().unwrap_or_else(PoisonError::into_inner));
+        due.into_iter().for_each(|alarm| self.raise(alarm));
+    }
+
+    fn decide(&self, method: &str, target: &str) -> Fault {
+        // Neither is what an operator is judged by.
+        if target.contains("/leases") || target.contains("/events") {
+            return Fault::None;
+        }
+        let is_over = self.is_over.load(Ordering::SeqCst);
+        if target.contains("watch=true") {
+            let watch_fault = self.schedule.0.iter().find_map(|one| match one {
+                Disturbance::Watches(fault) => Some(Fault::Watch(*fault)),
+                _ => None,
+            });
+            return watch_fault.filter(|_| !is_over).unwrap_or(Fault::None);
+        }
+        if method == "GET" {
+            let number = self.reads.fetch_add(1, Ordering::SeqCst) + 1;
+            let refused = self.schedule.0.iter().find_map(|one| match one {
+                Disturbance::RefuseRead(read, code) if *read == number => Some(Fault::Refuse(*code)),
+                _ => None,
+            });
+            return refused.unwrap_or(Fault::None);
+        }
+        let number = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
+        *self.last_write.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        let mut fault = Fault::None;
+        for one in &self.schedule.0 {
+            match one {
+                Disturbance::CrashAfterWrite(write) if *write == number => {
+                    self.raise_when_done(Alarm::Crash);
+                    fault = Fault::LoseAnswer;
+                }
+                Disturbance::CrashIntoThePast(write, time) if *write == number => {
+                    self.raise_when_done(Alarm::CrashIntoThePast(*time));
+                    fault = Fault::LoseAnswer;
+                }
+                Disturbance::FreezeAfterWrite(write, time) if *write == number => {
+                    self.raise(Alarm::Freeze(*time));
+                }
+                Disturbance::LoseAnswerToWrite(write) if *write == number => fault = Fault::LoseAnswer,
+                Disturbance::LoseWrite(write) if *write == number => fault = Fault::LoseRequest,
+                Disturbance::RefuseWrite(write, code) if *write == number => fault = Fault::Refuse(*code),
+                _ => {}
+            }
+        }
+        fault
+    }
+}
+
+/// A way to the API server for one process of an operator.
+pub(crate) struct Interposer {
+    pub(crate) proxy: ApiProxy,
+}
+
+impl Interposer {
+    pub(crate) async fn start(identity: &Identity, counted: Arc<Counted>) -> Result<Self> {
+        let proxy = ApiProxy::start(identity).await?;
+        let told = counted.clone();
+        proxy.when_lost(move || told.write_is_done());
+        proxy.disturb(move |method, target| counted.decide(method, target));
+        Ok(Self { proxy })
+    }
+
+    /// Nothing gets through any more: whoever used this way is dead.
+    pub(crate) fn cut(&self) {
+        self.proxy.disturb(|_, _| Fault::LoseRequest);
+        self.proxy.break_connections();
+    }
+}
