@@ -75,14 +75,14 @@ demo-down: build ## undo the demo (seconds)
 	@echo "taking the demo down (seconds)"
 	@$(AS_ROOT) $(WHEELHOUSE) demo down $(DEMO)
 
-test: deps lint ## all but the long tests (about half an hour at first, 9 minutes later)
-	@echo "testing what is pure, what needs an API server, and one cluster (about half an hour at first, 9 minutes later)"
+test: deps lint ## all but the long tests (about half an hour at first, 20 minutes or less later)
+	@echo "testing what is pure, what needs an API server, and one cluster (about half an hour at first, 20 minutes or less later)"
 	cargo run --quiet --locked -p wheelhouse-cli -- local prepare
 	cargo test --locked --workspace --features wheelhouse/opentelemetry
 	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke
 
-e2e: deps ## every end-to-end scenario on local clusters (forty minutes)
-	@echo "running every end-to-end scenario (forty minutes)"
+e2e: deps ## every end-to-end scenario on local clusters (most of an hour)
+	@echo "running every end-to-end scenario (most of an hour)"
 	STEPS=500 cargo test --locked -p gordon-operator --test api_server -- --nocapture
 	FAULTS=all cargo test --locked -p gordon-operator --test faults -- --nocapture
 	OUTAGE_SECONDS=150 cargo test --locked -p wheelhouse --test api_server -- --nocapture an_api_server_that_was_away

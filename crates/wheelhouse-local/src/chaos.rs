@@ -28,6 +28,7 @@ use crate::{
     error::{Error, Result},
     processes,
     progress::Progress,
+    random::Random,
 };
 
 /// Between two strikes there is at least so much time to recover.
@@ -107,7 +108,7 @@ pub struct Plan {
 impl Plan {
     /// What follows from a seed, for that long: the same again from the same.
     pub fn new(seed: u64, time: Duration, targets: &Targets) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random::from_seed(seed);
         let mut strikes = Vec::new();
         let mut at = PAUSE;
         while at + PAUSE < time {
@@ -149,24 +150,6 @@ fn blow(random: &mut Random, targets: &Targets) -> Option<Blow> {
     }
     let (names, make) = kinds.get(random.index(kinds.len())?)?;
     names.get(random.index(names.len())?).cloned().map(make)
-}
-
-/// A sequence of numbers that follows from a seed (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % bound.max(1)
-    }
-
-    fn index(&mut self, length: usize) -> Option<usize> {
-        let length = u64::try_from(length).ok().filter(|length| *length > 0)?;
-        usize::try_from(self.below(length)).ok()
-    }
 }
 
 /// What a run came to.

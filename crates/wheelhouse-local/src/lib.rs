@@ -34,6 +34,7 @@ mod node;
 mod preflight;
 pub mod processes;
 pub mod progress;
+pub mod random;
 
 pub use cluster::{Cluster, Request, Shape};
 pub use error::{Error, Result};

@@ -1,6 +1,6 @@
 //! Gordon through every trouble: a crash after every write, lost answers, stale
-//! reads, two leaders. `FAULTS=all` tries every schedule; without it, every crash
-//! and every trouble of watches.
+//! reads, two leaders. `FAULTS=all` tries every schedule; without it, every crash,
+//! every lost answer and every trouble of watches.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
 use gordon_operator::api::{Gordon, GordonSpec, Gordons};
@@ -93,7 +93,13 @@ async fn gordon_ends_up_where_it_should_whatever_happens() {
     let mut trial = Trial::new(subject(), scenario());
     if std::env::var("FAULTS").as_deref() != Ok("all") {
         let is_quick = |one: &Disturbance| {
-            matches!(one, Disturbance::CrashAfterWrite(_) | Disturbance::Watches(_) | Disturbance::TwoLeaders)
+            matches!(
+                one,
+                Disturbance::CrashAfterWrite(_)
+                    | Disturbance::LoseAnswerToWrite(_)
+                    | Disturbance::Watches(_)
+                    | Disturbance::TwoLeaders
+            )
         };
         trial = trial.pairs(0, 1).when(is_quick);
     }

@@ -2,6 +2,8 @@
 
 use std::{fmt, time::Duration};
 
+use wheelhouse_local::random::Random;
+
 use crate::watch_faults::WatchFault;
 
 /// The classes of trouble, after Sieve (OSDI '22).
@@ -133,11 +135,8 @@ impl Schedule {
     /// Two pieces of trouble at once, so many times, from a seed: the same again
     /// from the same seed.
     pub(crate) fn pairs(singles: &[Self], count: usize, seed: u64) -> Vec<Self> {
-        let mut state = seed;
-        let mut draw = || {
-            state = splitmix(state);
-            singles.get(usize::try_from(state % singles.len().max(1) as u64).unwrap_or_default())
-        };
+        let mut random = Random::from_seed(seed);
+        let mut draw = || singles.get(random.index(singles.len())?);
         let pair = |one: &Self, other: &Self| Self([one.0.clone(), other.0.clone()].concat());
         (0..count).filter_map(|_| Some(pair(draw()?, draw()?))).collect()
     }
@@ -176,14 +175,6 @@ impl fmt::Display for Schedule {
         let all: Vec<_> = self.0.iter().map(ToString::to_string).collect();
         formatter.write_str(&all.join("; "))
     }
-}
-
-/// Steele, Lea and Flood's SplitMix64: the next of a sequence of numbers.
-fn splitmix(state: u64) -> u64 {
-    let mut next = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    next = (next ^ (next >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    next = (next ^ (next >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    next ^ (next >> 31)
 }
 
 #[cfg(test)]

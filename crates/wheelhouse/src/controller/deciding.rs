@@ -138,8 +138,8 @@ impl<O: Operator> Running<O> {
         match actor.write_status(&status, || self.status_now(owner)).await {
             Ok(Done::AlreadySo) => return,
             Ok(_) => tracing::info!(mode = %mode, "{message}"),
-            // Not every kind has conditions in its status.
-            Err(error) => tracing::debug!("cannot say in the status: {message}: {error}"),
+            // Not every kind has conditions in its status: then the event has to do.
+            Err(error) => tracing::warn!("cannot say in the status: {message}: {error}"),
         }
         self.events.publish(&owner.reference, &Event::normal(mode.reason(), message)).await;
     }

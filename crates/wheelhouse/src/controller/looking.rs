@@ -1,4 +1,4 @@
-//! A look at one resource: what would be decided and done, by whom nothing is done.
+//! A look at one resource: what would be decided and done about it. Nothing is done.
 
 use std::{sync::Arc, time::Duration};
 
