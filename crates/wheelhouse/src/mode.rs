@@ -90,10 +90,15 @@ pub(crate) fn with_condition(
     status
 }
 
-/// This status without that condition.
+/// This status without that condition. An empty list of conditions says as much as none.
 pub(crate) fn without_condition(mut status: Value) -> Value {
-    if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
+    if let Some(fields) = status.as_object_mut()
+        && let Some(conditions) = fields.get_mut("conditions").and_then(Value::as_array_mut)
+    {
         conditions.retain(|condition| condition.get("type") != Some(&MODE_CONDITION.into()));
+        if conditions.is_empty() {
+            fields.remove("conditions");
+        }
     }
     status
 }
@@ -129,6 +134,14 @@ mod tests {
         let paused = with_condition(Some(still), &Mode::Paused, "paused", Some(3), at(300));
         assert_eq!(condition(&paused).unwrap()["lastTransitionTime"], "1970-01-01T00:05:00Z");
         assert_eq!(without_condition(paused), others);
+    }
+
+    #[test]
+    fn a_status_is_as_before_when_its_only_condition_was_the_mode() {
+        let before = json!({"ready": 1});
+        let planned = with_condition(Some(before.clone()), &Mode::Plan, "", None, Timestamp::UNIX_EPOCH);
+        assert_eq!(without_condition(planned), before);
+        assert_eq!(without_condition(json!({"ready": 1, "conditions": []})), before);
     }
 
     #[test]
