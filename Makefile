@@ -25,7 +25,7 @@ endif
 
 # What is needed beyond Rust and Go, as Debian's packages. Docker brings its own
 # containerd and runc, which serve as well and must not be replaced.
-PACKAGES := buildah busybox-static catatonit containernetworking-plugins iproute2 iptables libfaketime mmdebstrap \
+PACKAGES := buildah busybox-static catatonit containernetworking-plugins e2fsprogs iproute2 iptables libfaketime mmdebstrap \
 	$(if $(shell command -v containerd && command -v ctr),,containerd) $(if $(shell command -v runc),,runc)
 # The tools that check the tree, compiled by cargo and kept in the cache.
 TOOLS := $(CACHE)/tools
@@ -86,7 +86,7 @@ e2e: deps ## every end-to-end scenario on local clusters (most of an hour)
 	STEPS=500 cargo test --locked -p gordon-operator --test api_server -- --nocapture
 	FAULTS=all cargo test --locked -p gordon-operator --test faults -- --nocapture
 	OUTAGE_SECONDS=150 cargo test --locked -p wheelhouse --test api_server -- --nocapture an_api_server_that_was_away
-	$(RUN_TESTS_AS_ROOT) env CHAOS_SECONDS=600 cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke --test clusters --test three_nodes --test registry --test book --test chaos -- --nocapture
+	$(RUN_TESTS_AS_ROOT) env CHAOS_SECONDS=600 cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke --test clusters --test three_nodes --test registry --test volumes --test book --test chaos -- --nocapture
 
 soak: deps ## a million decisions, and clusters killed at random moments, for SOAK_MINUTES=10 from SOAK_SEED=1
 	@echo "a million observations through Gordon's decisions (10 minutes), then killing clusters at random moments for $${SOAK_MINUTES:-10} minutes"

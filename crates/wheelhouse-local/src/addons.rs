@@ -7,6 +7,8 @@
 
 use std::path::Path;
 
+use serde_json::json;
+
 use crate::{
     address_plan::{AddressPlan, MAX_NODES},
     certificates::Subject,
@@ -17,6 +19,7 @@ use crate::{
     machine_image,
     manifests::Manifest,
     node,
+    volumes::{self, PLAIN_CLASS, SIZED_CLASS},
 };
 
 const DNS_USER: &str = "system:coredns";
@@ -152,11 +155,20 @@ subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: "{PROVISIONE
 apiVersion: storage.k8s.io/v1
 kind: StorageClass
 metadata:
-  name: local-path
+  name: {PLAIN_CLASS}
   annotations:
     storageclass.kubernetes.io/is-default-class: "true"
     # Volumes of the type `local`, because fsGroup is not applied to those of the type `hostPath`.
     defaultVolumeType: local
+provisioner: rancher.io/local-path
+volumeBindingMode: WaitForFirstConsumer
+reclaimPolicy: Delete
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata:
+  name: {SIZED_CLASS}
+  annotations: {{defaultVolumeType: local}}
 provisioner: rancher.io/local-path
 volumeBindingMode: WaitForFirstConsumer
 reclaimPolicy: Delete
@@ -177,38 +189,46 @@ reclaimPolicy: Delete
 
 /// Where each node keeps its volumes, and what the helper pods do there. All nodes that could be
 /// there are named, because the provisioner reads this only when it starts.
-fn provisioner_config(folder: &Path) -> String {
-    let paths: Vec<_> = (1..=MAX_NODES)
-        .map(|number| {
-            let name = node::name(number);
-            format!(r#"{{"node": "{name}", "paths": ["{}"]}}"#, folder.join(&name).join("volumes").display())
-        })
+fn provisioner_config(cluster: &Path) -> String {
+    let node_paths = |class: &str| -> Vec<_> {
+        (1..=MAX_NODES)
+            .map(node::name)
+            .map(|name| json!({"node": name, "paths": [volumes::folder(&cluster.join(&name), class)]}))
+            .collect()
+    };
+    let classes: serde_json::Map<_, _> = [PLAIN_CLASS, SIZED_CLASS]
+        .map(|class| (class.to_owned(), json!({"nodePathMap": node_paths(class)})))
+        .into_iter()
         .collect();
-    format!(
-        r#"---
-apiVersion: v1
-kind: ConfigMap
-metadata: {{name: local-path-config, namespace: kube-system}}
-data:
-  config.json: |
-    {{"nodePathMap": [{paths}]}}
-  setup: |
-    mkdir -m 0777 -p "$VOL_DIR"
-  teardown: |
-    rm -rf "$VOL_DIR"
-  helperPod.yaml: |
-    apiVersion: v1
-    kind: Pod
-    metadata: {{name: helper-pod}}
-    spec:
-      priorityClassName: system-node-critical
-      terminationGracePeriodSeconds: 0
-      containers:
-      - {{name: helper-pod, image: "{image}", imagePullPolicy: Never}}
-"#,
-        paths = paths.join(", "),
-        image = machine_image::NAME,
-    )
+    // Privileged, and among the machine's processes: it mounts for the machine.
+    let helper = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "helper-pod"},
+        "spec": {
+            "priorityClassName": "system-node-critical",
+            "terminationGracePeriodSeconds": 0,
+            "hostPID": true,
+            "containers": [{
+                "name": "helper-pod",
+                "image": machine_image::NAME,
+                "imagePullPolicy": "Never",
+                "securityContext": {"privileged": true},
+            }],
+        },
+    });
+    let config = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "local-path-config", "namespace": "kube-system"},
+        "data": {
+            "config.json": json!({"storageClassConfigs": classes}).to_string(),
+            "setup": volumes::setup_script(),
+            "teardown": volumes::teardown_script(),
+            "helperPod.yaml": helper.to_string(),
+        },
+    });
+    format!("---\n{config}\n")
 }
 
 #[cfg(test)]

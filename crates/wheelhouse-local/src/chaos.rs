@@ -1,5 +1,5 @@
-//! Chaos for whole clusters: kills, stops and cuts off what runs, from a seed, and
-//! heals everything at the end.
+//! Chaos for whole clusters: kills, stops, fills and cuts off what runs, from a seed,
+//! and heals everything at the end.
 //!
 //! Invariants:
 //! - What is done is known before anything is: a [`Plan`] follows from the seed, the time
@@ -12,11 +12,11 @@
 use std::{
     fmt,
     future::Future,
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, ListParams},
@@ -29,6 +29,7 @@ use crate::{
     processes,
     progress::Progress,
     random::Random,
+    volumes::SIZED_CLASS,
 };
 
 /// Between two strikes there is at least so much time to recover.
@@ -43,6 +44,8 @@ pub struct Targets {
     pub pods: Vec<String>,
     /// Pods of the operator that looks after them, as `namespace/name`.
     pub operators: Vec<String>,
+    /// Those of the pods with volumes that can be filled, as `namespace/name`.
+    pub with_volumes: Vec<String>,
     /// Nodes.
     pub nodes: Vec<String>,
 }
@@ -56,6 +59,8 @@ pub enum Blow {
     KillProcesses(String),
     /// Its processes are stopped (SIGSTOP) for a while.
     StopProcesses(String),
+    /// Its volumes have no room left for a while.
+    FillVolumes(String),
     /// The operator's processes are stopped for a while.
     StopOperator(String),
     /// The node is cut off from everything else for a while.
@@ -70,6 +75,7 @@ impl fmt::Display for Blow {
             Self::DeletePod(pod) => write!(formatter, "delete pod {pod}"),
             Self::KillProcesses(pod) => write!(formatter, "kill the processes of pod {pod}"),
             Self::StopProcesses(pod) => write!(formatter, "stop the processes of pod {pod}"),
+            Self::FillVolumes(pod) => write!(formatter, "fill the volumes of pod {pod}"),
             Self::StopOperator(pod) => write!(formatter, "stop the operator in pod {pod}"),
             Self::CutNode(node) => write!(formatter, "cut off {node}"),
             Self::BlockApiServer(node) => write!(formatter, "keep {node} from the API server"),
@@ -141,6 +147,9 @@ fn blow(random: &mut Random, targets: &Targets) -> Option<Blow> {
         kinds.push((&targets.pods, Blow::KillProcesses));
         kinds.push((&targets.pods, Blow::StopProcesses));
     }
+    if !targets.with_volumes.is_empty() {
+        kinds.push((&targets.with_volumes, Blow::FillVolumes));
+    }
     if !targets.operators.is_empty() {
         kinds.push((&targets.operators, Blow::StopOperator));
     }
@@ -171,26 +180,37 @@ pub async fn targets(
     operator_selector: Option<&str>,
 ) -> Result<Targets> {
     let client = cluster.client().await?;
-    let names = async |selector: &str, namespace: Option<&str>| {
+    let found = async |selector: &str, namespace: Option<&str>| {
         let pods: Api<Pod> = match namespace {
             Some(namespace) => Api::namespaced(client.clone(), namespace),
             None => Api::all(client.clone()),
         };
         let found = pods.list(&ListParams::default().labels(selector)).await;
-        let found = found.map_err(Error::api("see which pods there are"))?;
-        let mut names: Vec<_> = found
-            .items
-            .iter()
-            .map(|pod| format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any()))
-            .collect();
-        names.sort();
-        Ok::<_, Error>(names)
+        let mut found = found.map_err(Error::api("see which pods there are"))?.items;
+        found.sort_by_key(name_of);
+        Ok::<_, Error>(found)
     };
     let operators = match operator_selector {
-        Some(selector) => names(selector, None).await?,
+        Some(selector) => found(selector, None).await?,
         None => Vec::new(),
     };
-    Ok(Targets { pods: names(selector, namespace).await?, operators, nodes: cluster.node_names() })
+    let pods = found(selector, namespace).await?;
+    let mut with_volumes = Vec::new();
+    for pod in &pods {
+        if !volumes_of(&client, pod).await?.is_empty() {
+            with_volumes.push(name_of(pod));
+        }
+    }
+    Ok(Targets {
+        pods: pods.iter().map(name_of).collect(),
+        operators: operators.iter().map(name_of).collect(),
+        with_volumes,
+        nodes: cluster.node_names(),
+    })
+}
+
+fn name_of(pod: &Pod) -> String {
+    format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any())
 }
 
 /// Does what the plan says, and heals everything; also when `interrupted` ends early.
@@ -231,6 +251,7 @@ pub async fn run(
 enum Wound {
     None,
     Stopped(Vec<i32>),
+    Filled { node: String, volumes: Vec<PathBuf> },
     Cut(String),
     Blocked(String),
 }
@@ -238,8 +259,7 @@ enum Wound {
 async fn hit(cluster: &Cluster, client: &Client, blow: &Blow) -> Result<Option<Wound>> {
     Ok(match blow {
         Blow::DeletePod(pod) => {
-            let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
-            let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+            let (pods, name) = api_of(client, pod);
             match pods.delete(name, &DeleteParams::default().grace_period(0)).await {
                 Ok(_) => Some(Wound::None),
                 Err(kube::Error::Api(status)) if status.code == 404 => None,
@@ -256,6 +276,7 @@ async fn hit(cluster: &Cluster, client: &Client, blow: &Blow) -> Result<Option<W
             found.iter().for_each(|pid| processes::signal(*pid, Signal::SIGSTOP));
             (!found.is_empty()).then_some(Wound::Stopped(found))
         }
+        Blow::FillVolumes(pod) => fill_volumes(cluster, client, pod).await?,
         Blow::CutNode(node) => {
             cluster.set_connected(node, false).await?;
             Some(Wound::Cut(node.clone()))
@@ -271,17 +292,63 @@ async fn heal(cluster: &Cluster, wound: Wound) -> Result<()> {
     match wound {
         Wound::None => {}
         Wound::Stopped(pids) => pids.iter().for_each(|pid| processes::signal(*pid, Signal::SIGCONT)),
+        Wound::Filled { node, volumes } => {
+            for volume in volumes {
+                cluster.set_room(&node, &volume, true).await?;
+            }
+        }
         Wound::Cut(node) => cluster.set_connected(&node, true).await?,
         Wound::Blocked(node) => cluster.set_api_server_reachable(&node, true).await?,
     }
     Ok(())
 }
 
+async fn fill_volumes(cluster: &Cluster, client: &Client, pod: &str) -> Result<Option<Wound>> {
+    let Some(pod) = look_at(client, pod).await? else { return Ok(None) };
+    let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) else { return Ok(None) };
+    let mut filled = Vec::new();
+    for volume in volumes_of(client, &pod).await? {
+        if cluster.set_room(&node, &volume, false).await? {
+            filled.push(volume);
+        }
+    }
+    Ok((!filled.is_empty()).then_some(Wound::Filled { node, volumes: filled }))
+}
+
+/// Where those volumes of a pod are, on its node, that have a file system of their own.
+async fn volumes_of(client: &Client, pod: &Pod) -> Result<Vec<PathBuf>> {
+    let namespace = pod.namespace().unwrap_or_default();
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), &namespace);
+    let volumes: Api<PersistentVolume> = Api::all(client.clone());
+    let looking = || Error::api(format!("look at the volumes of pod {}", name_of(pod)));
+    let mut found = Vec::new();
+    let used = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    for claim in used.filter_map(|volume| volume.persistent_volume_claim.as_ref()) {
+        let claim = claims.get_opt(&claim.claim_name).await.map_err(looking())?;
+        let Some(claim) = claim.and_then(|claim| claim.spec) else { continue };
+        if claim.storage_class_name.as_deref() != Some(SIZED_CLASS) {
+            continue;
+        }
+        let Some(volume) = claim.volume_name else { continue };
+        let volume = volumes.get_opt(&volume).await.map_err(looking())?;
+        found.extend(volume.and_then(|volume| Some(PathBuf::from(volume.spec?.local?.path))));
+    }
+    Ok(found)
+}
+
+fn api_of<'a>(client: &Client, pod: &'a str) -> (Api<Pod>, &'a str) {
+    let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
+    (Api::namespaced(client.clone(), namespace), name)
+}
+
+async fn look_at(client: &Client, pod: &str) -> Result<Option<Pod>> {
+    let (pods, name) = api_of(client, pod);
+    pods.get_opt(name).await.map_err(Error::api(format!("look at pod {pod}")))
+}
+
 /// The processes of a pod on this host, those that hold its namespaces aside.
 async fn processes_of(client: &Client, pod: &str) -> Result<Vec<i32>> {
-    let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
-    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let found = pods.get_opt(name).await.map_err(Error::api(format!("look at pod {pod}")))?;
+    let found = look_at(client, pod).await?;
     let Some(uid) = found.and_then(|pod| pod.metadata.uid) else { return Ok(Vec::new()) };
     // systemd's way of writing control groups has underscores.
     let marks = [format!("pod{uid}"), format!("pod{}", uid.replace('-', "_"))];
@@ -306,6 +373,7 @@ mod tests {
         Targets {
             pods: names(&["default/g-0", "default/g-1"]),
             operators: names(&["wheelhouse-system/o"]),
+            with_volumes: names(&["default/g-1"]),
             nodes: names(&["node-1", "node-2"]),
         }
     }
@@ -338,6 +406,7 @@ mod tests {
             "delete pod",
             "kill the processes",
             "stop the processes",
+            "fill the volumes of pod default/g-1",
             "stop the operator",
             "cut off",
             "keep node",

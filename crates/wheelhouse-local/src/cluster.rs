@@ -37,6 +37,7 @@ use crate::{
     network,
     node::{self, Node},
     progress::Progress,
+    volumes,
 };
 
 const CONTROL_PLANE: &str = "control-plane";
@@ -186,6 +187,15 @@ impl Cluster {
     pub async fn set_api_server_reachable(&self, node: &str, reachable: bool) -> Result<()> {
         let api_server = self.settings().ports.api;
         network::set_reachable(&self.node(node)?.machine, api_server, reachable).await
+    }
+
+    /// Takes all the room of a volume on a node, or gives it back; whether that changed anything.
+    pub(crate) async fn set_room(&self, node: &str, volume: &Path, room: bool) -> Result<bool> {
+        let machine = self.node(node)?.machine;
+        match room {
+            true => volumes::empty(&machine, volume).await.map(|()| true),
+            false => volumes::fill(&machine, volume).await,
+        }
     }
 
     /// The log of a component, as in `kube-apiserver` or `node-1/kubelet`.

@@ -9,7 +9,8 @@
 //! [`binaries`] builds Kubernetes; [`control_plane`] and `node` say how its
 //! programs are called; `machine`, `network` and `cgroups` are what they run in;
 //! [`processes`] finds them again; [`address_plan`] gives every cluster addresses
-//! of its own; [`images`] builds container images without Docker.
+//! of its own; `volumes` are what pods keep; [`images`] builds container images
+//! without Docker; [`chaos`] strikes all of it.
 
 mod addons;
 pub mod address_plan;
@@ -35,6 +36,7 @@ mod preflight;
 pub mod processes;
 pub mod progress;
 pub mod random;
+mod volumes;
 
 pub use cluster::{Cluster, Request, Shape};
 pub use error::{Error, Result};

@@ -28,7 +28,7 @@ pub(crate) const PROGRAMS: [(&str, &str, &str); 2] =
     [("/usr/bin/catatonit", "pause", "catatonit"), ("/usr/bin/busybox", "bin/busybox", "busybox-static")];
 
 /// The commands that the helper pods' scripts use.
-const SHELL_COMMANDS: [&str; 4] = ["sh", "mkdir", "chmod", "rm"];
+const SHELL_COMMANDS: [&str; 4] = ["sh", "mkdir", "nsenter", "rm"];
 
 /// Writes the image to `path`, unless it is there.
 pub(crate) fn ensure(path: &Path) -> Result<()> {

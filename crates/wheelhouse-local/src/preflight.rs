@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// A program that nodes need, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 11] = [
+const PROGRAMS: [(&str, &str); 12] = [
     ("containerd", "containerd"),
     ("ctr", "containerd"),
     ("runc", "runc"),
@@ -21,6 +21,7 @@ const PROGRAMS: [(&str, &str); 11] = [
     ("unshare", "util-linux"),
     ("setsid", "util-linux"),
     ("mount", "mount"),
+    ("mkfs.ext4", "e2fsprogs"),
     ("hostname", "hostname"),
     ("catatonit", "catatonit"),
 ];

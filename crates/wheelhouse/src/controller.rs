@@ -21,7 +21,7 @@ use crate::{
     error::Result,
     exclusion::Exclusion,
     key::Key,
-    kind::Kind,
+    kind::{Kind, is_namespaced},
     metrics::Metrics,
     operator::Operator,
     queue::QueueSettings,
@@ -236,6 +236,8 @@ pub(crate) trait AnyController: Send {
     fn name(&self) -> String;
     /// The kind that people write.
     fn kind(&self) -> Kind;
+    /// Whether its resources are in namespaces, as far as the type tells.
+    fn is_namespaced(&self) -> bool;
     /// Decides again on what was recorded: the plan, and where it differs.
     fn replay(&self, recording: &Recording) -> Result<(String, Vec<String>)>;
     fn declared(&self) -> &[Declared];
@@ -262,6 +264,10 @@ impl<O: Operator> AnyController for Controller<O> {
 
     fn kind(&self) -> Kind {
         Kind::of::<O::Resource>(&self.dynamic)
+    }
+
+    fn is_namespaced(&self) -> bool {
+        is_namespaced::<O::Resource>().unwrap_or(true)
     }
 
     fn replay(&self, recording: &Recording) -> Result<(String, Vec<String>)> {

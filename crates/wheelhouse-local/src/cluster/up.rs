@@ -25,6 +25,7 @@ use crate::{
     node::{self, Node},
     preflight, processes,
     progress::Progress,
+    volumes,
 };
 
 /// A program that cannot work with what it finds ends within this time.
@@ -174,6 +175,7 @@ impl Cluster {
         for node in nodes {
             if node.machine.ensure().await? {
                 network::connect_node(plan, control_plane, &node.machine, node.number).await?;
+                volumes::mount_again(&node.machine).await?;
                 node.machine.complete().await?;
             }
         }

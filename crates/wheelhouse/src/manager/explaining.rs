@@ -1,21 +1,12 @@
 //! The verbs that explain: `plan`, `decisions`, `record` and `replay`. None of
 //! them writes anything to the cluster.
 
+mod asking;
+
 use std::{fmt::Write as _, io::Read as _, path::Path, sync::Arc, time::Duration};
 
-use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    authentication::v1::{TokenRequest, TokenRequestSpec},
-    coordination::v1::Lease,
-    core::v1::{Pod, ServiceAccount},
-};
-use kube::{
-    Api, Config, ResourceExt as _,
-    api::{ListParams, PostParams},
-    config::AuthInfo,
-};
-use secrecy::ExposeSecret as _;
+use kube::Config;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
@@ -35,10 +26,6 @@ use crate::{
 
 /// How long the first look at everything may take.
 const LISTED_WITHIN: Duration = Duration::from_secs(60);
-/// The operator's port.
-const PORT: u16 = 8080;
-/// For how long a token is good that is made for one question.
-const TOKEN_SECONDS: i64 = 600;
 
 impl Manager {
     /// What would be done about the resources in a file.
@@ -53,8 +40,10 @@ impl Manager {
         let mut looked = Vec::new();
         for mut document in described {
             let controller = looking.controller_of(&document)?;
-            with_default_namespace(&mut document, &default_namespace);
-            looked.push(controller.look(Subject::Described(document)).await?);
+            if controller.is_namespaced {
+                with_default_namespace(&mut document, &default_namespace);
+            }
+            looked.push(controller.work.clone().look(Subject::Described(document)).await?);
         }
         if settings.json {
             let all: Vec<_> = looked.iter().map(as_json).collect();
@@ -71,7 +60,7 @@ impl Manager {
         let (operator, version) = (self.name.clone(), self.version.clone());
         let (kind, key) = self.named(&one.resource, one.namespace.as_deref(), &config.default_namespace)?;
         let looking = Looking::start(self, &config, Namespaces::only(key.namespace())).await?;
-        let looked = looking.of_kind(&kind)?.look(Subject::Existing(key)).await?;
+        let looked = looking.of_kind(&kind)?.work.clone().look(Subject::Existing(key)).await?;
         let recording = Recording {
             operator,
             version,
@@ -130,10 +119,7 @@ impl Manager {
                 let _ = write!(query, "&namespace={namespace}");
             }
         }
-        let text = match &settings.url {
-            Some(url) => ask_at(url, &query, &token(&config, settings).await?).await?,
-            None => ask_in_cluster(&self.name, &config, settings, &query).await?,
-        };
+        let text = asking::ask(&self.name, &config, settings, &query).await?;
         if settings.json {
             return Ok(text);
         }
@@ -154,11 +140,12 @@ impl Manager {
         let is_called = |known: &Kind| {
             kind.as_ref().is_none_or(|kind| *kind == known.kind.to_lowercase() || *kind == known.plural)
         };
-        let mut kinds: Vec<_> =
-            self.controllers.iter().map(|controller| controller.kind()).filter(is_called).collect();
+        let kinds = self.controllers.iter().map(|controller| (controller.kind(), controller.is_namespaced()));
+        let mut kinds: Vec<_> = kinds.filter(|(kind, _)| is_called(kind)).collect();
         kinds.dedup();
         match kinds.as_slice() {
-            [kind] => Ok((kind.clone(), Key::new(Some(namespace.unwrap_or(default)), name))),
+            [(kind, true)] => Ok((kind.clone(), Key::new(Some(namespace.unwrap_or(default)), name))),
+            [(kind, false)] => Ok((kind.clone(), Key::new(None, name))),
             _ => {
                 let known: Vec<_> =
                     self.controllers.iter().map(|controller| controller.kind().kind).collect();
@@ -172,9 +159,15 @@ impl Manager {
 
 /// Controllers that look and never act: their clients send nothing.
 struct Looking {
-    controllers: Vec<(Kind, Arc<dyn Work>)>,
+    controllers: Vec<LookingController>,
     /// Watches for as long as this lives.
     _cache: Arc<Cache>,
+}
+
+struct LookingController {
+    kind: Kind,
+    is_namespaced: bool,
+    work: Arc<dyn Work>,
 }
 
 impl Looking {
@@ -182,7 +175,8 @@ impl Looking {
         let reading = manager.connect(config, &Fence::open())?;
         let held = manager.connect(config, &Fence::closed())?;
         let cache = Arc::new(Cache::new(reading.clone(), namespaces));
-        let kinds: Vec<_> = manager.controllers.iter().map(|controller| controller.kind()).collect();
+        let kinds = manager.controllers.iter();
+        let kinds: Vec<_> = kinds.map(|controller| (controller.kind(), controller.is_namespaced())).collect();
         let controllers = manager.start_controllers(&Surroundings {
             reading,
             acting: held.clone(),
@@ -199,19 +193,24 @@ impl Looking {
             let missing = cache.missing().join("; ");
             return Err(Error::new(Category::Unavailable, format!("cannot look at the cluster: {missing}")));
         }
-        Ok(Self { controllers: kinds.into_iter().zip(controllers).collect(), _cache: cache })
+        let controllers = kinds.into_iter().zip(controllers);
+        let controllers = controllers
+            .map(|((kind, is_namespaced), work)| LookingController { kind, is_namespaced, work })
+            .collect();
+        Ok(Self { controllers, _cache: cache })
     }
 
-    fn of_kind(&self, kind: &Kind) -> Result<Arc<dyn Work>> {
-        let found = self.controllers.iter().find(|(known, _)| known.is_kind_of(kind));
-        found.map(|(_, controller)| controller.clone()).ok_or_else(|| {
-            let known: Vec<_> = self.controllers.iter().map(|(kind, _)| kind.kind.as_str()).collect();
+    fn of_kind(&self, kind: &Kind) -> Result<&LookingController> {
+        let found = self.controllers.iter().find(|controller| controller.kind.is_kind_of(kind));
+        found.ok_or_else(|| {
+            let known: Vec<_> =
+                self.controllers.iter().map(|controller| controller.kind.kind.as_str()).collect();
             let message = format!("{kind} is no kind of this operator's: it has {}", known.join(", "));
             Error::new(Category::Invalid, message)
         })
     }
 
-    fn controller_of(&self, document: &Value) -> Result<Arc<dyn Work>> {
+    fn controller_of(&self, document: &Value) -> Result<&LookingController> {
         let text = |field: &str| document.get(field).and_then(Value::as_str).unwrap_or_default();
         let (group, version) = text("apiVersion").rsplit_once('/').unwrap_or(("", text("apiVersion")));
         let kind = text("kind").to_owned();
@@ -321,102 +320,43 @@ fn told(decision: &Decision) -> String {
     text
 }
 
-/// A token to ask with: the kubeconfig's, or one of a ServiceAccount.
-async fn token(config: &Config, settings: &DecisionsSettings) -> Result<String> {
-    let client = kube::Client::try_from(config.clone()).map_err(|error| {
-        Error::new(Category::Unavailable, format!("cannot set up the connection: {error}"))
-    })?;
-    if let Some(name) = &settings.service_account {
-        let accounts: Api<ServiceAccount> = Api::namespaced(client, &settings.install_namespace);
-        let spec =
-            TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() };
-        let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
-        let made = accounts
-            .create_token_request(name, &PostParams::default(), &request)
-            .await
-            .map_err(Error::api(format!("make a token of the ServiceAccount {name}")))?;
-        return Ok(made.status.unwrap_or_default().token.unwrap_or_default());
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+
+    use super::*;
+    use crate::{Controller, NoAction, Operator, Plan, World};
+
+    /// Decides nothing about resources of any type.
+    struct Idle<K>(std::marker::PhantomData<K>);
+
+    impl<K> Operator for Idle<K>
+    where
+        K: crate::cache::Cached + kube::Resource<DynamicType = ()>,
+    {
+        type Resource = K;
+        type Observation = ();
+        type Action = NoAction;
+
+        async fn observe(&self, _: Arc<K>, _: &World<'_>) -> Result<()> {
+            Ok(())
+        }
+
+        fn analyse(&self, (): &()) -> Plan {
+            Plan::new()
+        }
     }
-    config_token(&config.auth_info).ok_or_else(|| {
-        let message = "your kubeconfig has no token to ask with: name a ServiceAccount that may look with \
-                       --service-account NAME";
-        Error::new(Category::Invalid, message)
-    })
-}
 
-fn config_token(auth: &AuthInfo) -> Option<String> {
-    let plain = auth.token.as_ref().map(|token| token.expose_secret().to_owned());
-    let from_file = || std::fs::read_to_string(auth.token_file.as_ref()?).ok();
-    plain.or_else(from_file).map(|token| token.trim().to_owned())
-}
-
-async fn ask_at(url: &str, query: &str, token: &str) -> Result<String> {
-    let cannot =
-        |why: &dyn std::fmt::Display| Error::new(Category::Unavailable, format!("cannot ask {url}: {why}"));
-    let uri: http::Uri = url.parse().map_err(|error| cannot(&error))?;
-    let host = uri.host().ok_or_else(|| cannot(&"it has no host"))?;
-    let port = uri.port_u16().unwrap_or(80);
-    let stream = tokio::net::TcpStream::connect((host, port)).await.map_err(|error| cannot(&error))?;
-    ask(stream, query, token).await
-}
-
-/// Asks the pod that leads, through the API server.
-async fn ask_in_cluster(
-    operator: &str,
-    config: &Config,
-    settings: &DecisionsSettings,
-    query: &str,
-) -> Result<String> {
-    let client = kube::Client::try_from(config.clone()).map_err(|error| {
-        Error::new(Category::Unavailable, format!("cannot set up the connection: {error}"))
-    })?;
-    let namespace = &settings.install_namespace;
-    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let leases: Api<Lease> = Api::namespaced(client, namespace);
-    let lease = leases.get_opt(operator).await.map_err(Error::api("see who leads"))?;
-    let holder = lease.and_then(|lease| lease.spec).and_then(|spec| spec.holder_identity).unwrap_or_default();
-    let selector = format!("app.kubernetes.io/name={operator}");
-    let found = pods
-        .list(&ListParams::default().labels(&selector))
-        .await
-        .map_err(Error::api(format!("find the pods of {operator} in {namespace}")))?;
-    let leads = |pod: &&Pod| holder.starts_with(&format!("{}_", pod.name_any()));
-    let pod = found.items.iter().find(leads).or(found.items.first()).ok_or_else(|| {
-        let message = format!(
-            "no pod of {operator} runs in {namespace}: say where it is with --install-namespace, or --url"
-        );
-        Error::new(Category::NotFound, message)
-    })?;
-    let doing = format!("reach the pod {}", pod.name_any());
-    let mut forwarder = pods.portforward(&pod.name_any(), &[PORT]).await.map_err(Error::api(&doing))?;
-    let stream = forwarder
-        .take_stream(PORT)
-        .ok_or_else(|| Error::new(Category::Unavailable, format!("cannot {doing}: no stream")))?;
-    ask(stream, query, &token(config, settings).await?).await
-}
-
-async fn ask<S>(stream: S, query: &str, token: &str) -> Result<String>
-where
-    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
-{
-    let cannot = |why: &dyn std::fmt::Display| {
-        Error::new(Category::Unavailable, format!("cannot ask the operator: {why}"))
-    };
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| cannot(&error))?;
-    tokio::spawn(connection);
-    let request = http::Request::get(query)
-        .header(http::header::HOST, "operator")
-        .header(http::header::AUTHORIZATION, format!("Bearer {token}"))
-        .body(axum::body::Body::empty())
-        .map_err(|error| cannot(&error))?;
-    let answer = sender.send_request(request).await.map_err(|error| cannot(&error))?;
-    let status = answer.status();
-    let body = axum::body::Body::new(answer.into_body());
-    let bytes = axum::body::to_bytes(body, usize::MAX).await.map_err(|error| cannot(&error))?;
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    match status.is_success() {
-        true => Ok(text),
-        false => Err(Error::new(Category::Forbidden, format!("{status}: {}", text.trim()))),
+    #[test]
+    fn who_names_a_resource_means_one_in_a_namespace_if_its_kind_has_them() {
+        let manager = Manager::new("idle")
+            .controller(Controller::new(Idle::<ConfigMap>(std::marker::PhantomData)))
+            .controller(Controller::new(Idle::<Namespace>(std::marker::PhantomData)));
+        let key = |resource: &str, namespace| manager.named(resource, namespace, "mine").map(|(_, key)| key);
+        assert_eq!(key("configmap/a", None).unwrap(), Key::namespaced("mine", "a"));
+        assert_eq!(key("configmaps/a", Some("n")).unwrap(), Key::namespaced("n", "a"));
+        assert_eq!(key("namespace/a", Some("n")).unwrap(), Key::new(None, "a"));
+        let refused = key("a", None).unwrap_err().to_string();
+        assert!(refused.contains("Say KIND/NAME; idle has ConfigMap, Namespace"), "{refused}");
     }
 }

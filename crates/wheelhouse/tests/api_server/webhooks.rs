@@ -29,6 +29,8 @@ use wheelhouse::{
     schemars::{self, JsonSchema},
 };
 
+use wheelhouse_testing::Identity;
+
 use super::widgets::{Operating, Place, eventually};
 
 const GROUP: &str = "webhooks.wheelhouse.dev";
@@ -147,7 +149,23 @@ async fn free_port() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
 }
 
-async fn start(place: &Place, listen: SocketAddr, front: SocketAddr, validity: Validity) -> Operating {
+fn manager() -> Manager {
+    Manager::new("webhooks-test").webhooks(webhooks())
+}
+
+/// Who may do what an operator with webhooks does, and nothing else.
+async fn identity(place: &Place) -> Identity {
+    let identity = place.namespace.with_cluster_rules(manager().webhook_rules()).await.unwrap();
+    identity.allow([manager().rules(), manager().lease_rules()].concat()).await.unwrap();
+    identity
+}
+
+async fn start(
+    place: &Place,
+    identity: &Identity,
+    (listen, front): (SocketAddr, SocketAddr),
+    validity: Validity,
+) -> Operating {
     let settings = RunSettings {
         webhook_listen: listen,
         webhook_url: Some(format!("https://{front}")),
@@ -155,8 +173,7 @@ async fn start(place: &Place, listen: SocketAddr, front: SocketAddr, validity: V
         lease_namespace: Some(place.namespace.name().to_owned()),
         ..place.settings()
     };
-    let manager = Manager::new("webhooks-test").webhooks(webhooks());
-    Operating::start(manager, place.identity.config(), settings).await
+    Operating::start(manager(), identity.config(), settings).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -168,8 +185,10 @@ async fn webhooks_answer_while_their_certificates_are_replaced_and_two_replicas_
     let front = in_front_of(vec![one, other]).await;
     let seconds = Duration::from_secs;
     let validity = Validity { authority: seconds(30), leaf: seconds(12), overlap: seconds(4) };
-    let first = start(&place, one, front, validity).await;
-    let second = start(&place, other, front, validity).await;
+    let identity = identity(&place).await;
+    let mark = place.namespace.mark().await.unwrap();
+    let first = start(&place, &identity, (one, front), validity).await;
+    let second = start(&place, &identity, (other, front), validity).await;
     let (v1, v2) = (gizmos(&place.client, &namespace, "v1"), gizmos(&place.client, &namespace, "v2"));
     eventually("the kind is served", async || v1.list(&ListParams::default()).await.is_ok()).await;
 
@@ -205,7 +224,10 @@ async fn webhooks_answer_while_their_certificates_are_replaced_and_two_replicas_
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    println!("{requests} rounds of six requests, none failed; {bundles} bundles");
+    let rules = [manager().rules(), manager().lease_rules(), manager().webhook_rules()].concat();
+    let report = identity.check_rules(&rules, &mark).await.unwrap();
+    assert!(report.missing.is_empty(), "{report}");
+    println!("{requests} rounds of six requests, none failed; {bundles} bundles; {report}");
     assert!(bundles >= 3, "certificates were replaced: {bundles}");
 
     // One replica ends; the other goes on.
