@@ -49,6 +49,12 @@ fn write(wheelhouse: &Wheelhouse, megabytes: u32, file: &str) -> Said {
     wheelhouse.kubectl(CLUSTER, &["exec", "user", "--", "sh", "-c", &script])
 }
 
+/// Writes a little more than was there.
+fn write_more(wheelhouse: &Wheelhouse) -> Said {
+    let script = "dd if=/dev/zero of=/data/more bs=256k count=1 oflag=append conv=notrunc,fsync";
+    wheelhouse.kubectl(CLUSTER, &["exec", "user", "--", "sh", "-c", script])
+}
+
 fn is_full(said: &Said) -> bool {
     said.stderr.contains("No space left on device")
 }
@@ -117,7 +123,7 @@ fn a_volume_is_as_large_as_was_asked_for_and_chaos_fills_it() {
             &seed,
         ]);
         let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let said = eventually(MINUTE, || write(&wheelhouse, 1, "more"), is_full);
+        let said = eventually(MINUTE, || write_more(&wheelhouse), is_full);
         assert!(is_full(&said));
         if interrupt {
             kill(Pid::from_raw(running.id().cast_signed()), Signal::SIGINT).unwrap();
@@ -127,7 +133,7 @@ fn a_volume_is_as_large_as_was_asked_for_and_chaos_fills_it() {
     };
     for interrupt in [true, false] {
         chaos(interrupt);
-        write(&wheelhouse, 1, "more").ok();
+        write_more(&wheelhouse).ok();
     }
 
     kubectl(&["delete", "pod/user", "pvc/data", "--wait=false"]);

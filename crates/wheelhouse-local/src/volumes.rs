@@ -93,14 +93,26 @@ pub(crate) async fn mount_again(machine: &Machine) -> Result<()> {
 
 /// Takes all the room of a volume; whether there was any to take.
 pub(crate) async fn fill(machine: &Machine, volume: &Path) -> Result<bool> {
-    // What is not written takes no room of the disk below.
+    // What is not written takes no room of the disk below. What is free may be in many
+    // pieces, so ever smaller ones are taken.
     let script = r#"
         mountpoint -q "$1" || exit 0
-        room() { df --output=avail --block-size=1 -- "$1" | tail -n 1; }
-        before=$(room "$1")
-        [ "$before" -gt 0 ] || exit 0
-        fallocate --length "$before" -- "$1/$2" || true
-        [ "$(room "$1")" -lt 65536 ] || { echo "there is room left" >&2; exit 1; }
+        room() { stat --file-system --format='%a * %S' -- "$1"; }
+        piece=$(($(room "$1") / 4096 * 4096))
+        [ "$piece" -gt 0 ] || exit 0
+        taken=0
+        while [ "$piece" -gt 0 ]; do
+            if fallocate --offset "$taken" --length "$piece" -- "$1/$2" 2>/dev/null; then
+                taken=$((taken + piece))
+            else
+                piece=$((piece / 2 / 4096 * 4096))
+            fi
+        done
+        if [ "$(($(room "$1")))" -ge 65536 ]; then
+            rm -f -- "$1/$2"
+            echo "there is room left" >&2
+            exit 1
+        fi
         echo filled"#;
     let doing = format!("fill the volume {}", volume.display());
     let call = machine.call(doing, "sh").args(["-c", script, "sh"]).arg(volume).arg(FILLING);
