@@ -81,8 +81,8 @@ test: deps lint ## all but the long tests (about half an hour at first, 20 minut
 	cargo test --locked --workspace --features wheelhouse/opentelemetry
 	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke
 
-e2e: deps ## every end-to-end scenario on local clusters (most of an hour)
-	@echo "running every end-to-end scenario (most of an hour)"
+e2e: deps ## every end-to-end scenario on local clusters (three quarters of an hour)
+	@echo "running every end-to-end scenario (three quarters of an hour)"
 	STEPS=500 cargo test --locked -p gordon-operator --test api_server -- --nocapture
 	FAULTS=all cargo test --locked -p gordon-operator --test faults -- --nocapture
 	OUTAGE_SECONDS=150 cargo test --locked -p wheelhouse --test api_server -- --nocapture an_api_server_that_was_away
