@@ -19,6 +19,7 @@ use support::{Said, Wheelhouse, eventually, host::Host, image};
 
 const CLUSTER: &str = "volumes";
 const MINUTE: Duration = Duration::from_secs(60);
+const CHAOS: [&str; 7] = ["chaos", "--cluster", CLUSTER, "--selector", "app=user", "--for", "15"];
 
 const MANIFEST: &str = r#"
 apiVersion: v1
@@ -62,18 +63,7 @@ fn is_full(said: &Said) -> bool {
 /// A seed from which, in so short a time, the volumes are filled and nothing else is done.
 fn seed_that_fills(wheelhouse: &Wheelhouse) -> String {
     let fills = |seed: &String| {
-        let plan = wheelhouse.call(&[
-            "chaos",
-            "--cluster",
-            CLUSTER,
-            "--selector",
-            "app=user",
-            "--for",
-            "15",
-            "--plan",
-            "--seed",
-            seed,
-        ]);
+        let plan = wheelhouse.call(&[&CHAOS[..], &["--plan", "--seed", seed]].concat());
         plan.ok().lines().next().unwrap().contains("fill the volumes of pod default/user")
     };
     (1..100).map(|seed: u32| seed.to_string()).find(fills).unwrap()
@@ -111,17 +101,7 @@ fn a_volume_is_as_large_as_was_asked_for_and_chaos_fills_it() {
 
     let seed = seed_that_fills(&wheelhouse);
     let chaos = |interrupt: bool| {
-        let mut command = wheelhouse.command(&[
-            "chaos",
-            "--cluster",
-            CLUSTER,
-            "--selector",
-            "app=user",
-            "--for",
-            "15",
-            "--seed",
-            &seed,
-        ]);
+        let mut command = wheelhouse.command(&[&CHAOS[..], &["--seed", &seed]].concat());
         let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let said = eventually(MINUTE, || write_more(&wheelhouse), is_full);
         assert!(is_full(&said));

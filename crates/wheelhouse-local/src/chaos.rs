@@ -308,8 +308,13 @@ async fn fill_volumes(cluster: &Cluster, client: &Client, pod: &str) -> Result<O
     let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) else { return Ok(None) };
     let mut filled = Vec::new();
     for volume in volumes_of(client, &pod).await? {
-        if cluster.set_room(&node, &volume, false).await? {
-            filled.push(volume);
+        match cluster.set_room(&node, &volume, false).await {
+            Ok(true) => filled.push(volume),
+            Ok(false) => {}
+            Err(error) => {
+                heal(cluster, Wound::Filled { node, volumes: filled }).await?;
+                return Err(error);
+            }
         }
     }
     Ok((!filled.is_empty()).then_some(Wound::Filled { node, volumes: filled }))

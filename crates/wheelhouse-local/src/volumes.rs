@@ -30,14 +30,10 @@ pub(crate) fn folder(machine: &Path, class: &str) -> PathBuf {
 }
 
 /// What the provisioner's helper pod does to make a volume.
-///
-/// It has the numbers of the machine's processes, and mounts in the mounts of the first of them.
 pub(crate) fn setup_script() -> String {
-    format!(
-        r#"set -e
-case "$VOL_DIR" in
-*/{SIZED_FOLDER}/*) exec nsenter -t 1 -m -- /bin/sh -e -c '
-  PATH=/usr/sbin:/usr/bin:/sbin:/bin
+    by_class(
+        r#"mkdir -m 0777 -p "$VOL_DIR""#,
+        r#"
   mkdir -p "$VOL_DIR"
   if ! [ -e "$VOL_DIR.ext4" ]; then
     rm -f "$VOL_DIR.new"
@@ -47,23 +43,30 @@ case "$VOL_DIR" in
   fi
   mountpoint -q "$VOL_DIR" || mount -o loop,discard "$VOL_DIR.ext4" "$VOL_DIR"
   rm -rf "$VOL_DIR/lost+found"
-  chmod 0777 "$VOL_DIR"' ;;
-*) mkdir -m 0777 -p "$VOL_DIR" ;;
-esac
-"#
+  chmod 0777 "$VOL_DIR""#,
     )
 }
 
 /// What it does to remove one.
 pub(crate) fn teardown_script() -> String {
+    by_class(
+        r#"rm -rf "$VOL_DIR""#,
+        r#"
+  ! mountpoint -q "$VOL_DIR" || umount "$VOL_DIR"
+  rm -rf "$VOL_DIR.ext4" "$VOL_DIR.new" "$VOL_DIR""#,
+    )
+}
+
+/// One script for plain volumes, and one for those with a size. The latter mounts for the
+/// machine: the pod has the numbers of the machine's processes, and the first of them has
+/// its mounts.
+fn by_class(plain: &str, sized: &str) -> String {
     format!(
         r#"set -e
 case "$VOL_DIR" in
 */{SIZED_FOLDER}/*) exec nsenter -t 1 -m -- /bin/sh -e -c '
-  PATH=/usr/sbin:/usr/bin:/sbin:/bin
-  ! mountpoint -q "$VOL_DIR" || umount "$VOL_DIR"
-  rm -rf "$VOL_DIR.ext4" "$VOL_DIR.new" "$VOL_DIR"' ;;
-*) rm -rf "$VOL_DIR" ;;
+  PATH=/usr/sbin:/usr/bin:/sbin:/bin{sized}' ;;
+*) {plain} ;;
 esac
 "#
     )
