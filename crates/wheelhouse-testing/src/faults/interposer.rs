@@ -36,6 +36,8 @@ pub(crate) struct Counted {
     /// What is to be raised as soon as a write took effect: the API server must not be
     /// interrupted in the middle of it.
     due: Mutex<Vec<Alarm>>,
+    /// Processes of earlier generations are dead, whether they know it or not.
+    generation: AtomicUsize,
     is_over: AtomicBool,
 }
 
@@ -48,6 +50,7 @@ impl Counted {
             last_write: Mutex::new(Instant::now()),
             alarms: Mutex::default(),
             due: Mutex::default(),
+            generation: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
         })
     }
@@ -69,6 +72,11 @@ impl Counted {
         self.alarms.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
+    /// Something was heard that others follow soon, as a rule.
+    fn is_not_quiet(&self) {
+        *self.last_write.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
     /// From now on there is no trouble any more.
     pub(crate) fn is_over(&self) {
         self.is_over.store(true, Ordering::SeqCst);
@@ -78,7 +86,10 @@ impl Counted {
         self.alarms.lock().unwrap_or_else(PoisonError::into_inner).push(alarm);
     }
 
-    fn raise_when_done(&self, alarm: Alarm) {
+    /// Raises it when the write took effect. Whoever runs now can do nothing more:
+    /// not even between the lost answer and its end.
+    fn crash_when_done(&self, alarm: Alarm) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
         self.due.lock().unwrap_or_else(PoisonError::into_inner).push(alarm);
     }
 
@@ -109,16 +120,16 @@ impl Counted {
             return refused.unwrap_or(Fault::None);
         }
         let number = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
-        *self.last_write.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.is_not_quiet();
         let mut fault = Fault::None;
         for one in &self.schedule.0 {
             match one {
                 Disturbance::CrashAfterWrite(write) if *write == number => {
-                    self.raise_when_done(Alarm::Crash);
+                    self.crash_when_done(Alarm::Crash);
                     fault = Fault::LoseAnswer;
                 }
                 Disturbance::CrashIntoThePast(write, time) if *write == number => {
-                    self.raise_when_done(Alarm::CrashIntoThePast(*time));
+                    self.crash_when_done(Alarm::CrashIntoThePast(*time));
                     fault = Fault::LoseAnswer;
                 }
                 Disturbance::FreezeAfterWrite(write, time) if *write == number => {
@@ -137,6 +148,24 @@ impl Counted {
 /// A way to the API server for one process of an operator.
 pub(crate) struct Interposer {
     pub(crate) proxy: ApiProxy,
+    heard: Arc<Heard>,
+}
+
+/// What was heard of one process.
+#[derive(Default)]
+struct Heard {
+    anything: AtomicBool,
+    a_watch: AtomicBool,
+}
+
+impl Heard {
+    /// Whether this is the first that is heard of it, or its first watch: it looks
+    /// around for the first time, and has done nothing yet.
+    fn is_news(&self, target: &str) -> bool {
+        let is_first = !self.anything.swap(true, Ordering::SeqCst);
+        let is_first_watch = target.contains("watch=true") && !self.a_watch.swap(true, Ordering::SeqCst);
+        is_first || is_first_watch
+    }
 }
 
 impl Interposer {
@@ -144,8 +173,24 @@ impl Interposer {
         let proxy = ApiProxy::start(identity).await?;
         let told = counted.clone();
         proxy.when_lost(move || told.write_is_done());
-        proxy.disturb(move |method, target| counted.decide(method, target));
-        Ok(Self { proxy })
+        let heard = Arc::<Heard>::default();
+        let hears = heard.clone();
+        let generation = counted.generation.load(Ordering::SeqCst);
+        proxy.disturb(move |method, target| {
+            if generation < counted.generation.load(Ordering::SeqCst) {
+                return Fault::Hang;
+            }
+            if hears.is_news(target) {
+                counted.is_not_quiet();
+            }
+            counted.decide(method, target)
+        });
+        Ok(Self { proxy, heard })
+    }
+
+    /// Whether the process has asked anything yet.
+    pub(crate) fn has_heard(&self) -> bool {
+        self.heard.anything.load(Ordering::SeqCst)
     }
 
     /// Nothing gets through any more: whoever used this way is dead.

@@ -29,7 +29,7 @@ use crate::{
 /// How long an operator may take to get where it should.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Nothing was written for so long: it has settled.
-const QUIET: Duration = Duration::from_millis(700);
+const QUIET: Duration = Duration::from_secs(1);
 /// For so long it is watched when all is done.
 const STILL: Duration = Duration::from_secs(1);
 /// A scenario that is where it should be and goes on being written to for so long never settles.
@@ -286,9 +286,10 @@ impl<'a> OneRun<'a> {
         Ok(run)
     }
 
-    /// For how long it wrote nothing.
+    /// For how long it wrote nothing; one that was not heard of yet is not quiet.
     pub(crate) fn quiet_for(&self) -> Duration {
-        self.counted.quiet_for()
+        let all_run = self.running.iter().all(|(_, interposer)| interposer.has_heard());
+        if all_run { self.counted.quiet_for() } else { Duration::ZERO }
     }
 
     /// Whether it ended by itself, which it should not.
@@ -327,7 +328,7 @@ impl<'a> OneRun<'a> {
             let is_there = self.thaw_at.is_none() && (act.until)(self.stage.clone()).await;
             there_since = if is_there { there_since.or(Some(Instant::now())) } else { None };
             let there_for = there_since.map(|since| since.elapsed()).unwrap_or_default();
-            if there_for >= QUIET && self.counted.quiet_for() >= QUIET {
+            if there_for >= QUIET && self.quiet_for() >= QUIET {
                 return Ok(None);
             }
             if there_for >= NEVER_SETTLES {
