@@ -69,11 +69,15 @@ impl Access {
         config
     }
 
-    /// Writes a kubeconfig like the administrator's, but for whoever `user` is, beside it.
-    pub(crate) fn write_kubeconfig(&self, name: &str, user: &AuthInfo) -> Result<PathBuf> {
+    /// Writes a kubeconfig like the administrator's, but for whoever `user` is in that
+    /// namespace, beside it.
+    pub(crate) fn write_kubeconfig(&self, name: &str, namespace: &str, user: &AuthInfo) -> Result<PathBuf> {
         let mut kubeconfig = read_kubeconfig(&self.admin_kubeconfig)?;
         for each in &mut kubeconfig.auth_infos {
             each.auth_info = Some(user.clone());
+        }
+        for context in kubeconfig.contexts.iter_mut().filter_map(|each| each.context.as_mut()) {
+            context.namespace = Some(namespace.to_owned());
         }
         let path = self.admin_kubeconfig.with_file_name(format!("{name}.kubeconfig"));
         File::options()

@@ -34,6 +34,8 @@ pub struct CapturedEvent {
     pub regarding_kind: String,
     /// The name of the object that it is about.
     pub regarding_name: String,
+    /// Who it is from.
+    pub from: String,
     /// How often it occurred, where whoever sends it counts instead of sending it again.
     pub count: i32,
     uid: String,
@@ -49,6 +51,11 @@ impl CapturedEvent {
             message: event.note.unwrap_or_default(),
             regarding_kind: regarding.kind.unwrap_or_default(),
             regarding_name: regarding.name.unwrap_or_default(),
+            from: event
+                .reporting_controller
+                .filter(|from| !from.is_empty())
+                .or(event.deprecated_source.and_then(|source| source.component))
+                .unwrap_or_default(),
             count: count.unwrap_or(1).max(1),
             uid: event.metadata.uid.unwrap_or_default(),
         }
@@ -214,6 +221,7 @@ mod tests {
             message: message.to_owned(),
             regarding_kind: "ConfigMap".to_owned(),
             regarding_name: "web".to_owned(),
+            from: "test".to_owned(),
             count,
             uid: uid.to_owned(),
         }

@@ -107,7 +107,7 @@ impl Identity {
     /// A kubeconfig with which a program acts as this ServiceAccount; the file goes with the control plane.
     pub fn kubeconfig(&self) -> Result<PathBuf> {
         let name = format!("{}-{}", self.namespace, self.name);
-        self.access.write_kubeconfig(&name, &self.config.auth_info)
+        self.access.write_kubeconfig(&name, &self.namespace, &self.config.auth_info)
     }
 
     /// What this ServiceAccount asked since a moment.

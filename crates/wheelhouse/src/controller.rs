@@ -5,7 +5,13 @@ mod looking;
 mod reconcile;
 mod registration;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::{Stream, future::BoxFuture, stream::BoxStream};
 use kube::{Client, Resource};
@@ -55,6 +61,7 @@ pub struct Controller<O: Operator> {
     operator: O,
     dynamic: <O::Resource as Resource>::DynamicType,
     name: Option<String>,
+    reports_as: Option<String>,
     settings: ControllerSettings,
     selection: Selection,
     predicates: Vec<Predicate<O::Resource>>,
@@ -83,6 +90,7 @@ impl<O: Operator> Controller<O> {
             operator,
             dynamic,
             name: None,
+            reports_as: None,
             settings: ControllerSettings::default(),
             selection: Selection::everything(),
             predicates: Vec::new(),
@@ -97,6 +105,14 @@ impl<O: Operator> Controller<O> {
     #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
+        self
+    }
+
+    /// Who events are from, as `kubectl describe` shows it. Default: the manager's and the
+    /// controller's name.
+    #[must_use]
+    pub fn reports_as(mut self, name: impl Into<String>) -> Self {
+        self.reports_as = Some(name.into());
         self
     }
 
@@ -176,6 +192,51 @@ impl<O: Operator> Controller<O> {
     {
         self.declared.push(Declared::watched(Kind::of::<K>(&dynamic)));
         self.registrations.push(registration::watches(dynamic, selection, when, Arc::new(map)));
+        self
+    }
+
+    /// Resources name objects of this kind that they depend on: `names` says which. A
+    /// change of such an object is a reason to look at whoever names it, which an index tells.
+    #[must_use]
+    pub fn depends_on<K, F>(self, names: F) -> Self
+    where
+        K: Cached<DynamicType = ()>,
+        F: Fn(&O::Resource) -> Vec<Key> + Send + Sync + 'static,
+    {
+        self.depends_on_of::<K, F>((), Selection::everything(), Vec::new(), names)
+    }
+
+    /// The same for a kind that may be known only at run time, for some of its
+    /// objects, and for some of their changes.
+    #[must_use]
+    pub fn depends_on_of<K, F>(
+        mut self,
+        dynamic: K::DynamicType,
+        selection: Selection,
+        when: Vec<Predicate<K>>,
+        names: F,
+    ) -> Self
+    where
+        K: Cached,
+        F: Fn(&O::Resource) -> Vec<Key> + Send + Sync + 'static,
+    {
+        let kind = Kind::of::<K>(&dynamic);
+        self.declared.push(Declared::watched(kind.clone()));
+        // Of one kind there may be several controllers, each with an index of its own.
+        static INDEXES: AtomicU64 = AtomicU64::new(0);
+        let number = INDEXES.fetch_add(1, Ordering::Relaxed);
+        let index = format!("{number} depends on {}", kind.qualified());
+        let names = move |resource: &O::Resource| names(resource).iter().map(Key::to_string).collect();
+        let resource = self.dynamic.clone();
+        self.registrations.push(Box::new(move |cache, listers, owner, queue| {
+            // The resource's own lister is there before anything is registered.
+            let dependants = listers.get::<O::Resource>(&resource).map(|lister| lister.index(index, names));
+            let map = move |object: &K| {
+                let found = dependants.iter().flat_map(|index| index.find(&Key::of(object).to_string()));
+                found.map(|resource| Key::of(&*resource)).collect()
+            };
+            registration::watches(dynamic, selection, when, Arc::new(map))(cache, listers, owner, queue);
+        }));
         self
     }
 

@@ -33,6 +33,7 @@ pub mod manager;
 pub mod metrics;
 pub mod mode;
 pub mod operator;
+pub mod overrides;
 pub mod plan;
 pub mod queue;
 mod rbac;

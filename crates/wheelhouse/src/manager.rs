@@ -91,7 +91,7 @@ impl Manager {
     /// Adds a kind of the operator's own.
     #[must_use]
     pub fn crd(mut self, crd: CustomResourceDefinition) -> Self {
-        self.crds.push(crd);
+        self.crds.push(crds::without_unknown_formats(crd));
         self
     }
 

@@ -8,7 +8,8 @@ mod serving;
 
 use std::{net::SocketAddr, sync::Arc};
 
-use kube::Resource;
+use futures::future::BoxFuture;
+use kube::{Client, Resource};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -19,7 +20,7 @@ use crate::kind::Kind;
 pub(crate) use serving::Serving;
 
 /// Checks a request: `Err` is told to whoever sent it.
-type Validate = Arc<dyn Fn(&Value) -> Result<(), String> + Send + Sync>;
+type Validate = Arc<dyn Fn(&Value, &Client) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 /// What an object is to be instead.
 type Mutate = Arc<dyn Fn(&Value) -> Result<Value, String> + Send + Sync>;
 /// An object of one version as one of another.
@@ -49,7 +50,30 @@ impl Webhooks {
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
     {
-        let validate: Validate = Arc::new(move |request| validate(&Request::parse(request)?));
+        let validate: Validate = Arc::new(move |request, _| {
+            let result = Request::parse(request).and_then(|request| validate(&request));
+            Box::pin(std::future::ready(result))
+        });
+        self.validating.push((Kind::of::<K>(&()), validate));
+        self
+    }
+
+    /// The same where it takes a look at other objects to know. What is read has to be
+    /// declared with the controllers. The API server waits for at most ten seconds, and
+    /// whoever cannot look should rather let a request in and say so in a condition later.
+    #[must_use]
+    pub fn validates_with<K, F>(
+        mut self,
+        validate: impl Fn(Request<K>, Client) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
+        F: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        let validate: Validate = Arc::new(move |request, client| match Request::parse(request) {
+            Ok(request) => Box::pin(validate(request, client.clone())),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        });
         self.validating.push((Kind::of::<K>(&()), validate));
         self
     }

@@ -272,6 +272,11 @@ impl Listers {
         self.known.push((TypeId::of::<K>(), Kind::of::<K>(dynamic), Box::new(lister)));
     }
 
+    /// The lister of a kind that was added.
+    pub(crate) fn get<K: Cached>(&self, dynamic: &K::DynamicType) -> Option<Lister<K>> {
+        self.find(dynamic).map(|(_, lister)| lister)
+    }
+
     fn find<K: Cached>(&self, dynamic: &K::DynamicType) -> Option<(&Kind, Lister<K>)> {
         let mut of_type = self.known.iter().filter(|(type_id, ..)| *type_id == TypeId::of::<K>());
         // A Rust type is one kind; only dynamic objects have to be told apart.

@@ -1,8 +1,8 @@
 //! The pods of a Gordon: what they are called and what they are like.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
-use wheelhouse::{k8s_openapi::api::core::v1::Pod, kube::ResourceExt as _};
+use wheelhouse::{k8s_openapi::api::core::v1::Pod, kube::ResourceExt as _, overrides};
 
 use crate::api::{self, Gordon};
 
@@ -66,7 +66,7 @@ pub(crate) fn render(gordon: &Gordon, image: &str, index: i32) -> Result<Pod, St
         },
     });
     if let Some(template) = &gordon.spec.gordon.template {
-        merge(&mut pod, template);
+        overrides::merge(&mut pod, template);
     }
     let mut pod: Pod =
         serde_json::from_value(pod).map_err(|error| format!("spec.gordon.template makes no pod: {error}"))?;
@@ -76,29 +76,9 @@ pub(crate) fn render(gordon: &Gordon, image: &str, index: i32) -> Result<Pod, St
     Ok(pod)
 }
 
-/// Maps are merged, items of lists that have a name are merged by it, everything
-/// else is replaced.
-fn merge(into: &mut Value, from: &Value) {
-    match (into, from) {
-        (Value::Object(into), Value::Object(from)) => {
-            for (field, value) in from {
-                merge(into.entry(field).or_insert(Value::Null), value);
-            }
-        }
-        (Value::Array(into), Value::Array(from)) if from.iter().all(|item| item.get("name").is_some()) => {
-            for item in from {
-                match into.iter_mut().find(|known| known.get("name") == item.get("name")) {
-                    Some(known) => merge(known, item),
-                    None => into.push(item.clone()),
-                }
-            }
-        }
-        (into, from) => *into = from.clone(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
     use wheelhouse::k8s_openapi::api::core::v1::Container;
 
     use super::*;

@@ -21,6 +21,9 @@ const ASIDE: [&str; 5] = ["Event", "Lease", "ServiceAccount", "Role", "RoleBindi
 const METADATA_ASIDE: [&str; 6] =
     ["uid", "resourceVersion", "creationTimestamp", "managedFields", "selfLink", "generation"];
 
+/// A hash of what the SDK applied, which has the owner's UID in it.
+const APPLIED: &str = "wheelhouse.dev/applied";
+
 /// The objects of a namespace, by kind and name, normalised.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
@@ -76,6 +79,12 @@ impl State {
                 METADATA_ASIDE.iter().for_each(|field| {
                     metadata.remove(*field);
                 });
+                if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+                    annotations.remove(APPLIED);
+                }
+            }
+            if kind == "Service" {
+                set_aside_addresses(&mut value);
             }
             normalise(&mut value, &replaced);
             Some((format!("{kind} {name}"), value))
@@ -113,6 +122,18 @@ pub(crate) async fn listed_kinds(client: &Client) -> Result<Vec<ApiResource>> {
             && !ASIDE.contains(&kind.kind.as_str())
     });
     Ok(listed.map(|(kind, _)| kind).collect())
+}
+
+/// What the API server allots to a Service.
+fn set_aside_addresses(service: &mut Value) {
+    if let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.retain(|field, _| !matches!(field.as_str(), "clusterIP" | "clusterIPs" | "healthCheckNodePort"));
+        for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(port) = port.as_object_mut() {
+                port.remove("nodePort");
+            }
+        }
+    }
 }
 
 /// Times become `TIME`, and what is named by something random by what it is.

@@ -137,7 +137,7 @@ impl<K: Cached> Informer<K> {
         managers: Arc<RwLock<Vec<String>>>,
     ) -> Self {
         let mut store = Store::new();
-        store.add_index(OWNERS, Arc::new(|object: &K| owners(object.meta())));
+        store.add_index(OWNERS.into(), Arc::new(|object: &K| owners(object.meta())));
         Self {
             kind: Kind::of::<K>(&dynamic),
             client,

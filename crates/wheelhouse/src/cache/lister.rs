@@ -89,11 +89,12 @@ impl<K: Cached> Lister<K> {
     }
 
     /// An index over this kind; made at the first call with this name, and kept.
-    pub fn index<F>(&self, name: &'static str, terms: F) -> Index<K>
+    pub fn index<F>(&self, name: impl Into<Arc<str>>, terms: F) -> Index<K>
     where
         F: Fn(&K) -> Vec<String> + Send + Sync + 'static,
     {
-        self.informer.store().write().add_index(name, Arc::new(terms));
+        let name = name.into();
+        self.informer.store().write().add_index(name.clone(), Arc::new(terms));
         Index { name, lister: self.clone() }
     }
 
@@ -115,13 +116,13 @@ impl<K: Cached> Lister<K> {
 
 /// Finds objects of one kind by a term that is computed from each.
 pub struct Index<K: Cached> {
-    name: &'static str,
+    name: Arc<str>,
     lister: Lister<K>,
 }
 
 impl<K: Cached> Index<K> {
     /// The objects with this term, sorted by namespace and name.
     pub fn find(&self, term: &str) -> Vec<Arc<K>> {
-        self.lister.informer.store().read().find(self.name, term)
+        self.lister.informer.store().read().find(&self.name, term)
     }
 }

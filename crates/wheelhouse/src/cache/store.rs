@@ -113,7 +113,7 @@ pub(crate) struct Store<K> {
 }
 
 struct Index<K> {
-    name: &'static str,
+    name: Arc<str>,
     terms: Terms<K>,
     /// By the hash of a term. A collision costs a look at one more object.
     keys: HashMap<NonZeroU64, Vec<Key>>,
@@ -164,7 +164,7 @@ impl<K: Debug + Resource + Serialize + DeserializeOwned> Store<K> {
     }
 
     /// Adds an index, unless there is one by that name.
-    pub(crate) fn add_index(&mut self, name: &'static str, terms: Terms<K>) {
+    pub(crate) fn add_index(&mut self, name: Arc<str>, terms: Terms<K>) {
         if self.indexes.iter().any(|index| index.name == name) {
             return;
         }
@@ -331,7 +331,7 @@ impl<K: Debug + Resource + Serialize + DeserializeOwned> Store<K> {
 
     /// The objects that an index holds under a term, sorted by key.
     pub(crate) fn find(&self, index: &str, term: &str) -> Vec<Arc<K>> {
-        let Some(index) = self.indexes.iter().find(|known| known.name == index) else { return Vec::new() };
+        let Some(index) = self.indexes.iter().find(|known| *known.name == *index) else { return Vec::new() };
         let mut keys: Vec<_> = index.keys.get(&hash(term)).into_iter().flatten().collect();
         keys.sort();
         let found = keys.into_iter().filter_map(|key| self.get(key));

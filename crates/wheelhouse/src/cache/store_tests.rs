@@ -161,7 +161,7 @@ fn an_index_follows_changes() {
     let mut store = store();
     put(&mut store, Origin::Watch, labelled("early", 1, "red"));
     store.add_index(
-        "colour",
+        "colour".into(),
         Arc::new(|object: &ConfigMap| {
             object.metadata.labels.iter().flat_map(|labels| labels.values().cloned()).collect()
         }),
@@ -204,7 +204,7 @@ fn large(name: &str, version: u64, colour: &str) -> ConfigMap {
 fn what_is_packed_is_found_read_replaced_and_removed_like_anything_else() {
     let mut store = store();
     let colours = |object: &ConfigMap| object.metadata.labels.clone().unwrap().into_values().collect();
-    store.add_index("colour", Arc::new(colours));
+    store.add_index("colour".into(), Arc::new(colours));
     for number in 0..20 {
         let colour = if number == 7 { "red" } else { "blue" };
         put(&mut store, Origin::List, large(&format!("o-{number:02}"), 1, colour));
@@ -245,8 +245,10 @@ fn unreadable(name: &str, version: u64) -> Unreadable {
 #[test]
 fn what_cannot_be_read_is_neither_listed_nor_taken_for_absent() {
     let mut store = store();
-    store
-        .add_index("name", Arc::new(|object: &ConfigMap| object.metadata.name.clone().into_iter().collect()));
+    store.add_index(
+        "name".into(),
+        Arc::new(|object: &ConfigMap| object.metadata.name.clone().into_iter().collect()),
+    );
     put(&mut store, Origin::Watch, object("a", 1, "u"));
     let Put::SetAside { old } = store.put(Origin::Watch, Err(unreadable("a", 3)), None) else { panic!() };
     assert_eq!(names(old), ["a"]);

@@ -91,8 +91,9 @@ impl<O: Operator> Running<O> {
                 triggered.add(key, Priority::Child);
             }
         });
+        let reports_as = controller.reports_as.as_ref().unwrap_or(&field_manager);
         Arc::new(Self {
-            events: Events::new(surroundings.acting.clone(), &field_manager, &surroundings.instance),
+            events: Events::new(surroundings.acting.clone(), reports_as, &surroundings.instance),
             metrics: surroundings.metrics.controller(&name),
             operator: controller.operator,
             deadline: controller.settings.deadline,

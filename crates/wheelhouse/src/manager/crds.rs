@@ -10,6 +10,8 @@ use kube::{
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 
+use serde_json::Value;
+
 use crate::error::{Category, Error, Result};
 
 /// The version of the operator that a CRD came with.
@@ -20,6 +22,30 @@ const SERVED_WITHIN: Duration = Duration::from_secs(60);
 pub(crate) fn stamped(mut crd: CustomResourceDefinition, version: &str) -> CustomResourceDefinition {
     crd.annotations_mut().insert(VERSION.to_owned(), version.to_owned());
     crd
+}
+
+/// Leaves out how wide Rust's numbers are: Kubernetes knows no unsigned formats, nor short
+/// ones, and would warn of each. What they allow is in the schema's limits.
+pub(crate) fn without_unknown_formats(crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let Ok(mut value) = serde_json::to_value(&crd) else { return crd };
+    forget_formats(&mut value);
+    serde_json::from_value(value).unwrap_or(crd)
+}
+
+fn forget_formats(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            let is_known = |format: &Value| matches!(format.as_str(), Some("int32" | "int64"));
+            if fields.get("type").is_some_and(|kind| kind == "integer")
+                && fields.get("format").is_some_and(|format| format.is_string() && !is_known(format))
+            {
+                fields.remove("format");
+            }
+            fields.values_mut().for_each(forget_formats);
+        }
+        Value::Array(items) => items.iter_mut().for_each(forget_formats),
+        _ => {}
+    }
 }
 
 pub(crate) async fn install(client: &Client, crds: &[CustomResourceDefinition], manager: &str) -> Result<()> {
@@ -89,8 +115,29 @@ async fn wait_until_served(client: &Client, crd: &CustomResourceDefinition) -> R
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
+    use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn formats_that_kubernetes_does_not_know_are_left_out() {
+        let mut schema = json!({"properties": {
+            "port": {"type": "integer", "format": "uint16", "minimum": 1},
+            "size": {"type": "integer", "format": "int32"},
+            "when": {"type": "string", "format": "date-time"},
+            "format": {"type": "string"},
+        }});
+        forget_formats(&mut schema);
+        assert_eq!(
+            schema,
+            json!({"properties": {
+                "port": {"type": "integer", "minimum": 1},
+                "size": {"type": "integer", "format": "int32"},
+                "when": {"type": "string", "format": "date-time"},
+                "format": {"type": "string"},
+            }})
+        );
+    }
 
     #[rstest]
     #[case("0.1.0", "0.1.0", Ordering::Equal)]

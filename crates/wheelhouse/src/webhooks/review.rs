@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Convert, Mutate, Validate};
+use super::{Convert, Mutate};
 
 /// What somebody wants to do.
 #[derive(Clone, Debug)]
@@ -46,11 +46,15 @@ fn refused(why: &str) -> Value {
     json!({"allowed": false, "status": {"message": why, "reason": "Invalid", "code": 422}})
 }
 
-/// Answers an AdmissionReview.
-pub(super) fn validate(review: &Value, validate: &Validate) -> Value {
-    let request = review.get("request").unwrap_or(&Value::Null);
-    let uid = request.get("uid").unwrap_or(&Value::Null);
-    match validate(request) {
+/// What an AdmissionReview asks about.
+pub(super) fn request(review: &Value) -> &Value {
+    review.get("request").unwrap_or(&Value::Null)
+}
+
+/// Answers an AdmissionReview with what a check came to.
+pub(super) fn validated(review: &Value, result: Result<(), String>) -> Value {
+    let uid = request(review).get("uid").unwrap_or(&Value::Null);
+    match result {
         Ok(()) => answered(uid, json!({"allowed": true})),
         Err(why) => answered(uid, refused(&why)),
     }
@@ -59,7 +63,7 @@ pub(super) fn validate(review: &Value, validate: &Validate) -> Value {
 /// Answers an AdmissionReview with what the object is to be instead: its spec is
 /// replaced as a whole, and what is not the operator's business stays.
 pub(super) fn default(review: &Value, mutate: &Mutate, encode: impl Fn(&[u8]) -> String) -> Value {
-    let request = review.get("request").unwrap_or(&Value::Null);
+    let request = request(review);
     let uid = request.get("uid").unwrap_or(&Value::Null);
     let object = request.get("object").unwrap_or(&Value::Null);
     if object.is_null() {
@@ -108,7 +112,7 @@ fn collect(path: &str, from: &Value, to: &Value, steps: &mut Vec<Value>) {
 
 /// Answers a ConversionReview.
 pub(super) fn convert(review: &Value, convert: &Convert) -> Value {
-    let request = review.get("request").unwrap_or(&Value::Null);
+    let request = request(review);
     let uid = request.get("uid").unwrap_or(&Value::Null);
     let wanted = request.get("desiredAPIVersion").and_then(Value::as_str).unwrap_or_default();
     let objects = request.get("objects").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -152,8 +156,8 @@ mod tests {
 
     #[test]
     fn a_refusal_says_why() {
-        let refuse: Validate = Arc::new(|_| Err("too many".to_owned()));
-        let answer = validate(&json!({"request": {"uid": "7", "object": {}}}), &refuse);
+        let review = json!({"request": {"uid": "7", "object": {}}});
+        let answer = validated(&review, Err("too many".to_owned()));
         assert_eq!(answer["response"]["uid"], "7");
         assert_eq!(answer["response"]["allowed"], false);
         assert_eq!(answer["response"]["status"]["message"], "too many");

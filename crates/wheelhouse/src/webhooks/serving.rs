@@ -77,7 +77,7 @@ impl Serving {
             .map_err(|error| Error::new(Category::Bug, format!("cannot set up TLS: {error}")))?
             .with_no_client_auth()
             .with_cert_resolver(current.clone());
-        let router = router(&self.webhooks);
+        let router = router(&self.webhooks, &self.client);
         tokio::spawn(serve(listener, TlsAcceptor::from(Arc::new(config)), router, stop.clone()));
         configurations::write(&self.client, &self.operator, &self.webhooks, &address, &certificates.bundle())
             .await?;
@@ -138,12 +138,14 @@ fn certified(certificates: &Certificates) -> Result<Arc<CertifiedKey>> {
     Ok(Arc::new(CertifiedKey::new(chain.map_err(|error| cannot(&error))?, key)))
 }
 
-fn router(webhooks: &Webhooks) -> Router {
+fn router(webhooks: &Webhooks, client: &Client) -> Router {
     let mut router = Router::new();
     for (kind, validate) in &webhooks.validating {
-        let validate = validate.clone();
-        let answer =
-            move |Json(review): Json<Value>| async move { Json(review::validate(&review, &validate)) };
+        let (validate, client) = (validate.clone(), client.clone());
+        let answer = move |Json(review): Json<Value>| async move {
+            let result = validate(review::request(&review), &client).await;
+            Json(review::validated(&review, result))
+        };
         router = router.route(&configurations::validate_path(kind), post(answer));
     }
     for (kind, mutate) in &webhooks.defaulting {

@@ -11,6 +11,7 @@
 mod applies;
 mod caches;
 mod decisions;
+mod dependencies;
 mod dynamic;
 mod elections;
 mod isolation;
