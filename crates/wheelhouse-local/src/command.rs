@@ -47,6 +47,11 @@ impl Call {
         self
     }
 
+    pub(crate) fn env_remove(mut self, name: impl AsRef<OsStr>) -> Self {
+        self.command.env_remove(name);
+        self
+    }
+
     pub(crate) fn folder(mut self, path: impl AsRef<std::path::Path>) -> Self {
         self.command.current_dir(path);
         self

@@ -86,12 +86,22 @@ impl Builder {
     }
 
     fn call(&self, doing: impl Into<String>, program: &str) -> Call {
-        let call = Call::new(doing, program);
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let call = names
+            .filter(|name| is_of_another_cargo(name))
+            .fold(Call::new(doing, program), |call, name| call.env_remove(name));
         match &self.user {
             Some(user) => call.user(user),
             None => call,
         }
     }
+}
+
+/// What a cargo that runs this program, as in a test, says of it. It is nothing of what is compiled
+/// here; but build scripts look at it and would run again, and all that depends on them with them.
+fn is_of_another_cargo(variable: &str) -> bool {
+    let prefixes = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_"];
+    prefixes.iter().any(|prefix| variable.starts_with(prefix))
 }
 
 /// What makes a binary static, and the same on every machine.
