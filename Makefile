@@ -6,7 +6,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help deps build kubernetes images demo demo-down test e2e soak bench-runtime lint docs clean
+.PHONY: help deps build kubernetes images demo demo-down test e2e soak bench-runtime bench-cdn lint docs clean
 
 export WHEELHOUSE_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/wheelhouse
 CACHE := $(WHEELHOUSE_CACHE_DIR)
@@ -81,12 +81,12 @@ test: deps lint ## all but the long tests (about half an hour at first, 20 minut
 	cargo test --locked --workspace --features wheelhouse/opentelemetry
 	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke
 
-e2e: deps ## every end-to-end scenario on local clusters (three quarters of an hour)
-	@echo "running every end-to-end scenario (three quarters of an hour)"
+e2e: deps ## every end-to-end scenario on local clusters (more than an hour)
+	@echo "running every end-to-end scenario (more than an hour)"
 	STEPS=500 cargo test --locked -p gordon-operator --test api_server -- --nocapture
-	FAULTS=all cargo test --locked -p gordon-operator --test faults -- --nocapture
+	FAULTS=all cargo test --locked -p gordon-operator -p cdn-operator --test faults -- --nocapture
 	OUTAGE_SECONDS=150 cargo test --locked -p wheelhouse --test api_server -- --nocapture an_api_server_that_was_away
-	$(RUN_TESTS_AS_ROOT) env CHAOS_SECONDS=600 cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke --test clusters --test three_nodes --test registry --test volumes --test book --test chaos -- --nocapture
+	$(RUN_TESTS_AS_ROOT) env CHAOS_SECONDS=600 cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke --test clusters --test three_nodes --test registry --test volumes --test book --test cdn --test chaos -- --nocapture
 
 soak: deps ## a million decisions, and clusters killed at random moments, for SOAK_MINUTES=10 from SOAK_SEED=1
 	@echo "a million observations through Gordon's decisions (10 minutes), then killing clusters at random moments for $${SOAK_MINUTES:-10} minutes"
@@ -98,13 +98,19 @@ bench-runtime: ## operators on different frameworks, measured in turns (an hour;
 	cargo build --release --locked -p wheelhouse-bench-runtime
 	$(TARGET)/release/bench-runtime $(BENCH)
 
-lint: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/mdbook ## formatting, clippy, licences, docs (10 minutes at first, seconds later)
+bench-cdn: deps build ## the CDN against nginx by hand in the same pods (10 minutes; BENCH="--rounds 1 ..." for less)
+	@echo "building what measures (a minute at first), then measuring on a local cluster (10 minutes)"
+	cargo build --release --locked -p wheelhouse-bench-cdn
+	$(AS_ROOT) $(TARGET)/release/bench-cdn --wheelhouse $(WHEELHOUSE) $(BENCH)
+
+lint: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/mdbook $(TOOLS)/bin/promtool ## formatting, clippy, licences, docs (10 minutes at first, seconds later)
 	@echo "checking formatting, lints, licences and docs (2 minutes at first, seconds later)"
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet
 	$(TOOLS)/bin/cargo-deny --log-level error check licenses bans sources
 	$(TOOLS)/bin/mdbook build docs
+	$(TOOLS)/bin/promtool test rules operators/*/monitoring/rules.test.yaml
 
 docs: $(TOOLS)/bin/mdbook ## the book, at docs/book/index.html (seconds)
 	@echo "building the book (seconds)"
@@ -120,6 +126,15 @@ $(TOOLS)/bin/mdbook:
 	@echo "installing mdbook $(MDBOOK) into the cache (3 minutes, once)"
 	CARGO_TARGET_DIR=$(CACHE)/tools-target cargo install --quiet --locked --root $(TOOLS) mdbook@$(MDBOOK) --no-default-features
 	@rm -rf $(CACHE)/tools-target
+
+# Debian's, without the service that its package starts.
+$(TOOLS)/bin/promtool:
+	@echo "fetching promtool into the cache (a minute, once)"
+	@mkdir -p $(TOOLS)/bin $(TOOLS)/promtool
+	@$(SUDO) apt-get update -qq
+	cd $(TOOLS)/promtool && apt-get download -qq prometheus && dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool
+	@mv $(TOOLS)/promtool/usr/bin/promtool $@
+	@rm -rf $(TOOLS)/promtool
 
 clean: ## remove what was built here; the cache stays (seconds)
 	@echo "removing what was built here; the cache in $(CACHE) stays"

@@ -1,5 +1,5 @@
-//! Seeded chaos on Gordon in a cluster of three nodes: `CHAOS_SECONDS` (60) of it
-//! from `CHAOS_SEED` (7).
+//! Seeded chaos on operators in a cluster of three nodes: `CHAOS_SECONDS` (60) of it
+//! from `CHAOS_SEED` (7) on each.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -11,74 +11,109 @@ mod support;
 
 use std::time::Duration;
 
-use support::{Wheelhouse, eventually, host::Host, image, tree};
+use support::{Wheelhouse, eventually, host::Host, http, image, tree};
 
-const CLUSTER: &str = "chaos";
-const REPLICAS: usize = 4;
+const MINUTE: Duration = Duration::from_secs(60);
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().map_or(default, |text| text.parse().unwrap())
 }
 
+/// An operator, and what it looks after.
+struct Subject {
+    /// The operator is `NAME-operator`, and `deploy/NAME.yaml` installs it.
+    name: &'static str,
+    images: &'static [&'static str],
+    /// Whom chaos strikes.
+    selector: &'static str,
+    /// What is wanted of the operator.
+    wanted: String,
+}
+
+impl Subject {
+    /// Has the operator do what is wanted, until `is_right`; strikes; and waits until it is right again.
+    fn survives(&self, is_right: impl Fn(&dyn Fn(&[&str]) -> String)) {
+        // Two at once would be more than these machines can do.
+        static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (cluster, operator) = (format!("chaos-{}", self.name), format!("{}-operator", self.name));
+        let images: Vec<_> = self.images.iter().copied().chain([operator.as_str()]).map(image).collect();
+        let before = Host::now();
+        let mut wheelhouse = Wheelhouse::new();
+        wheelhouse.up(&cluster, &["--nodes", "3"]).ok();
+        for image in &images {
+            wheelhouse.local(&["load", "--cluster", &cluster, image]).ok();
+        }
+        let kubectl = |arguments: &[&str]| wheelhouse.kubectl(&cluster, arguments).ok();
+        let manifest = tree().join("deploy").join(self.name).with_extension("yaml");
+        kubectl(&["apply", "-f", &manifest.to_string_lossy()]);
+        let deployment = format!("deployment/{operator}");
+        let operator_runs = ["-n", "wheelhouse-system", "rollout", "status", &deployment, "--timeout=120s"];
+        kubectl(&operator_runs);
+        wheelhouse.apply(&cluster, &self.wanted);
+        is_right(&kubectl);
+
+        let (seconds, seed) = (number("CHAOS_SECONDS", 60).to_string(), number("CHAOS_SEED", 7).to_string());
+        let operator = format!("app.kubernetes.io/name={operator}");
+        let whom = ["chaos", "--cluster", &cluster, "--selector", self.selector, "--operator", &operator];
+        let arguments = [&whom[..], &["--for", &seconds, "--seed", &seed]].concat();
+        let planned = || wheelhouse.call(&[&arguments[..], &["--plan"]].concat()).ok();
+        let plan = planned();
+        println!("{plan}");
+        let said = wheelhouse.call(&arguments);
+        println!("{}{}", said.stderr, said.stdout);
+        assert!(said.ok().contains("everything is healed"));
+
+        is_right(&kubectl);
+        kubectl(&["wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s"]);
+        kubectl(&operator_runs);
+        assert_eq!(plan, planned(), "the same again from the seed");
+        wheelhouse.local(&["down", &cluster]).ok();
+        assert_eq!("", Host::left_since(&before));
+    }
+}
+
 #[test]
 fn gordon_is_right_after_chaos_and_the_same_seed_does_the_same_again() {
-    let images = ["gordon", "gordon-operator"].map(image);
-    let before = Host::now();
-    let mut wheelhouse = Wheelhouse::new();
-    wheelhouse.up(CLUSTER, &["--nodes", "3"]).ok();
-    for image in &images {
-        wheelhouse.local(&["load", "--cluster", CLUSTER, image]).ok();
-    }
-    let kubectl = |arguments: &[&str]| wheelhouse.kubectl(CLUSTER, arguments).ok();
-    kubectl(&["apply", "-f", &tree().join("deploy/gordon.yaml").to_string_lossy()]);
-    let operator =
-        ["-n", "wheelhouse-system", "rollout", "status", "deployment/gordon-operator", "--timeout=120s"];
-    kubectl(&operator);
-    let gordon = format!(
-        "apiVersion: operator.prgcont.cz/v1\nkind: Gordon\nmetadata: {{name: g}}\nspec: {{gordon: {{replicas: {REPLICAS}}}}}\n"
-    );
-    wheelhouse.apply(CLUSTER, &gordon);
-    kubectl(&["wait", "--for=condition=Ready", "gordon/g", "--timeout=120s"]);
+    let subject = Subject {
+        name: "gordon",
+        images: &["gordon"],
+        selector: "operator.prgcont.cz/gordon=g",
+        wanted: "apiVersion: operator.prgcont.cz/v1\nkind: Gordon\nmetadata: {name: g}\nspec: {gordon: {replicas: 4}}\n"
+            .to_owned(),
+    };
+    let status = "jsonpath={.status.readyReplicas} {.status.replicas}";
+    subject.survives(|kubectl| {
+        // A node that was cut off takes some time to be ready again, and the pods on it, too.
+        let status = || kubectl(&["get", "gordon", "g", "-o", status]);
+        eventually(5 * MINUTE, status, |status| status == "4 4");
+        let names = ["get", "pods", "-l", subject.selector, "-o", "jsonpath={.items[*].metadata.name}"];
+        assert_eq!(kubectl(&names), "g-0 g-1 g-2 g-3");
+    });
+}
 
-    let (seconds, seed) = (number("CHAOS_SECONDS", 60).to_string(), number("CHAOS_SEED", 7).to_string());
-    let arguments = [
-        "chaos",
-        "--cluster",
-        CLUSTER,
-        "--selector",
-        "operator.prgcont.cz/gordon=g",
-        "--operator",
-        "app.kubernetes.io/name=gordon-operator",
-        "--for",
-        &seconds,
-        "--seed",
-        &seed,
-    ];
-    let planned = || wheelhouse.call(&[&arguments[..], &["--plan"]].concat()).ok();
-    let plan = planned();
-    println!("{plan}");
-    let said = wheelhouse.call(&arguments);
-    println!("{}{}", said.stderr, said.stdout);
-    assert!(said.ok().contains("everything is healed"));
-
-    // A node that was cut off takes some time to be ready again, and the pods on it, too.
-    let status =
-        || kubectl(&["get", "gordon", "g", "-o", "jsonpath={.status.readyReplicas} {.status.replicas}"]);
-    let right = format!("{REPLICAS} {REPLICAS}");
-    eventually(Duration::from_secs(300), status, |status| *status == right);
-    let names = kubectl(&[
-        "get",
-        "pods",
-        "-l",
-        "operator.prgcont.cz/gordon=g",
-        "-o",
-        "jsonpath={.items[*].metadata.name}",
-    ]);
-    assert_eq!(names, "g-0 g-1 g-2 g-3");
-    kubectl(&["wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s"]);
-    kubectl(&operator);
-    assert_eq!(plan, planned(), "the same again from the seed");
-
-    wheelhouse.local(&["down", CLUSTER]).ok();
-    assert_eq!("", Host::left_since(&before));
+#[test]
+fn the_cdn_is_right_after_chaos() {
+    let sample =
+        |name: &str| std::fs::read_to_string(tree().join("operators/cdn/samples").join(name)).unwrap();
+    let origin = r#"sources: [{name: films, origin: {host: films.default.svc.cluster.local}}]"#;
+    let clusters = sample("cdn.yaml").replace("sources: [] # add origins here", origin);
+    assert_eq!(clusters.matches(origin).count(), 2);
+    let subject = Subject {
+        name: "cdn",
+        images: &["nginx"],
+        selector: "cluster.anevia.com/cluster",
+        wanted: format!("{clusters}\n---\n{}", sample("origin.yaml")),
+    };
+    subject.survives(|kubectl| {
+        let states = || kubectl(&["get", "cdncluster", "-o", "jsonpath={.items[*].status.state}"]);
+        eventually(6 * MINUTE, states, |states| states == "Ready Ready Ready");
+        let balancer = kubectl(&["get", "service", "balancer", "-o", "jsonpath={.spec.clusterIP}:80"]);
+        for path in ["/live/film", "/vod/film"] {
+            let answer = || http::get(&balancer, path).map(|answer| (answer.status, answer.body));
+            let answer =
+                eventually(MINUTE, answer, |answer| answer.as_ref().is_ok_and(|(status, _)| *status == 200));
+            assert_eq!(answer.unwrap().1, format!("the film {path}\n"));
+        }
+    });
 }

@@ -13,11 +13,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use support::{Said, Wheelhouse, host::Host, image, tree};
+use support::{Said, Wheelhouse, eventually, host::Host, http, image, tree};
 
 #[test]
-fn a_cluster_runs_an_operator_and_leaves_nothing_behind() {
-    let (gordon, operator) = (image("gordon"), image("gordon-operator"));
+fn a_cluster_runs_operators_and_leaves_nothing_behind() {
+    let gordon = image("gordon");
+    let others = ["gordon-operator", "nginx", "cdn-operator"].map(image);
     let before = Host::now();
     let mut wheelhouse = Wheelhouse::new();
     // Somebody whose files are for themselves only must still get containers that can read theirs.
@@ -30,8 +31,11 @@ fn a_cluster_runs_an_operator_and_leaves_nothing_behind() {
 
     let loaded = wheelhouse.local(&["load", "--cluster", "smoke", &gordon]).ok();
     assert_eq!("loaded wheelhouse.dev/gordon:0.1.0\n", loaded);
-    wheelhouse.local(&["load", "--cluster", "smoke", &operator]).ok();
+    for image in &others {
+        wheelhouse.local(&["load", "--cluster", "smoke", image]).ok();
+    }
     gordon_keeps_its_pods(&wheelhouse);
+    the_cdn_fetches_once(&wheelhouse);
     an_image_of_one_static_binary_runs(&wheelhouse, &gordon);
 
     wheelhouse.local(&["down", "smoke"]).ok();
@@ -39,18 +43,20 @@ fn a_cluster_runs_an_operator_and_leaves_nothing_behind() {
     assert!(!wheelhouse.state().exists());
 }
 
+fn read(path: &str) -> String {
+    std::fs::read_to_string(tree().join(path)).unwrap()
+}
+
+fn install(wheelhouse: &Wheelhouse, operator: &str) {
+    wheelhouse.apply("smoke", &read(&format!("deploy/{operator}.yaml")));
+    let deployment = format!("deployment/{operator}-operator");
+    let rolled_out = ["-n", "wheelhouse-system", "rollout", "status", &deployment, "--timeout=120s"];
+    wheelhouse.kubectl("smoke", &rolled_out).ok();
+}
+
 fn gordon_keeps_its_pods(wheelhouse: &Wheelhouse) {
-    let read = |path: &str| std::fs::read_to_string(tree().join(path)).unwrap();
     let kubectl = |args: &[&str]| wheelhouse.kubectl("smoke", args).ok();
-    wheelhouse.apply("smoke", &read("deploy/gordon.yaml"));
-    kubectl(&[
-        "-n",
-        "wheelhouse-system",
-        "rollout",
-        "status",
-        "deployment/gordon-operator",
-        "--timeout=120s",
-    ]);
+    install(wheelhouse, "gordon");
     wheelhouse.apply("smoke", &read("operators/gordon/samples/gordon.yaml"));
     let wait = |what: &str| kubectl(&["wait", what, "gordon/gordoncluster", "--timeout=120s"]);
     wait("--for=jsonpath={.status.readyReplicas}=3");
@@ -67,6 +73,26 @@ fn gordon_keeps_its_pods(wheelhouse: &Wheelhouse) {
         "operator.prgcont.cz/gordon=gordoncluster",
         "--timeout=60s",
     ]);
+}
+
+fn the_cdn_fetches_once(wheelhouse: &Wheelhouse) {
+    let kubectl = |args: &[&str]| wheelhouse.kubectl("smoke", args).ok();
+    install(wheelhouse, "cdn");
+    wheelhouse.apply("smoke", &read("operators/cdn/samples/cdn.yaml"));
+    wheelhouse.apply("smoke", &read("operators/cdn/samples/origin.yaml"));
+    kubectl(&["wait", "--for=jsonpath={.status.state}=Ready", "cdncluster", "--all", "--timeout=180s"]);
+    let balancer = kubectl(&["get", "service", "balancer", "-o", "jsonpath={.spec.clusterIP}:80"]);
+    let get = || http::get(&balancer, "/live/film").unwrap();
+    let missing = get();
+    assert_eq!(missing.status, 502);
+    assert!(missing.body.contains("cache-live has no origin yet"), "{missing:?}");
+    let origin =
+        r#"{"spec":{"sources":[{"name":"films","origin":{"host":"films.default.svc.cluster.local"}}]}}"#;
+    kubectl(&["patch", "cdncluster", "cache-live", "--type=merge", "-p", origin]);
+    let fetched = eventually(Duration::from_secs(60), get, |answer| answer.status == 200);
+    assert_eq!(fetched.body, "the film /live/film\n");
+    assert_eq!(get().header("x-cache-status"), Some("HIT"));
+    kubectl(&["delete", "cdncluster", "--all"]);
 }
 
 /// The node checks by itself that the image's user is not root: the pod names no user.

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
 pub(crate) mod host;
+pub(crate) mod http;
 
 use std::{
     path::{Path, PathBuf},
@@ -75,6 +76,13 @@ impl Wheelhouse {
         self.folder.path().join("kubeconfig")
     }
 
+    /// A folder of the test's own.
+    pub(crate) fn folder(&self, name: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        path
+    }
+
     /// A file of the test's own.
     pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.folder.path().join(name);
@@ -133,6 +141,17 @@ impl Wheelhouse {
     pub(crate) fn apply(&self, cluster: &str, manifest: &str) {
         let path = self.file("manifest.yaml", manifest);
         self.kubectl(cluster, &["apply", "-f", &path.to_string_lossy()]).ok();
+    }
+
+    /// Kills a node with everything on it.
+    pub(crate) fn kill_node(&self, cluster: &str, node: &str) {
+        let processes = wheelhouse_local::processes::of_cluster(&self.state().join(cluster));
+        let init = format!("{node}/init");
+        let is_it = |each: &&wheelhouse_local::processes::Process| {
+            each.program == "catatonit" && each.component == init
+        };
+        let pid = processes.iter().find(is_it).unwrap().pid.to_string();
+        assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
     }
 
     /// The health of a cluster, as `status --output json` tells it.

@@ -416,9 +416,7 @@ fn a_killed_node_is_healed(wheelhouse: &Wheelhouse) {
         assert_eq!("Running", wheelhouse.status(CLUSTER)["health"]);
     }
 
-    let (pid, _) =
-        machines(wheelhouse).into_iter().find(|(_, component)| component == "node-2/init").unwrap();
-    kill(&pid);
+    wheelhouse.kill_node(CLUSTER, "node-2");
     let missing =
         |status: &serde_json::Value| status["health"]["HalfDead"]["missing"].as_array().map_or(0, Vec::len);
     let status = eventually(MINUTE, || wheelhouse.status(CLUSTER), |status| missing(status) == 3);
