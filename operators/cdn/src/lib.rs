@@ -4,9 +4,9 @@
 //! - [`api`]: what people write, and what they read back.
 //! - [`observe`], [`analyse`]: a CdnCluster; [`validity`] says what it cannot be, and
 //!   [`children`] what it consists of.
-//! - [`purges`]: a CdnPurge.
+//! - [`mod@purges`]: a CdnPurge.
 //! - [`configuration`]: what the operator tells the agents.
-//! - [`agent`]: what runs beside nginx in every pod; [`layout`] says what is where there.
+//! - [`agent`]: what runs beside nginx in every pod; `layout` says what is where there.
 //!
 //! See `docs/decisions/0015-a-cdn-of-nginx-and-agents.md`.
 
