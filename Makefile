@@ -75,8 +75,8 @@ demo-down: build ## undo the demo (seconds)
 	@echo "taking the demo down (seconds)"
 	@$(AS_ROOT) $(WHEELHOUSE) demo down $(DEMO)
 
-test: deps lint ## all but the long tests (about half an hour at first, 20 minutes or less later)
-	@echo "testing what is pure, what needs an API server, and one cluster (about half an hour at first, 20 minutes or less later)"
+test: deps lint ## all but the long tests (about 40 minutes at first, 20 minutes or less later)
+	@echo "testing what is pure, what needs an API server, and one cluster (about 40 minutes at first, 20 minutes or less later)"
 	cargo run --quiet --locked -p wheelhouse-cli -- local prepare
 	cargo test --locked --workspace --features wheelhouse/opentelemetry
 	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke
