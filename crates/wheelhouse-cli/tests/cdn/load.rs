@@ -217,10 +217,9 @@ pub(super) fn who_is_killed_costs_what_was_in_flight(cdn: &Cdn) {
     let http = Server::new(&cdn.address("balancer"));
     let pod = cdn.pods("cache-live").remove(0);
     let told = under_load("kill a cache pod", &http, || {
-        // All of its processes at once, whoever asks for it included.
+        // All of its processes at once, but for the shell that does it.
         let kill = ["exec", &pod, "-c", "nginx", "--", "sh", "-c", "kill -9 -1"];
-        let said = cdn.wheelhouse.kubectl(CLUSTER, &kill);
-        assert_ne!(said.code, Some(0), "{said:?}");
+        cdn.kubectl(&kill);
         let restarts = "jsonpath={.status.containerStatuses[?(@.name=='nginx')].restartCount}";
         eventually(MINUTE, || cdn.kubectl(&["get", "pod", &pod, "-o", restarts]), |count| count != "0");
         cdn.change("cache-live", "{}");
