@@ -11,6 +11,8 @@
 mod bad_input;
 #[path = "cdn/load.rs"]
 mod load;
+#[path = "cdn/secure_origin.rs"]
+mod secure_origin;
 mod support;
 
 use std::time::{Duration, Instant};
@@ -19,6 +21,9 @@ use support::{Wheelhouse, eventually, host::Host, http, image, tree};
 
 const CLUSTER: &str = "cdn";
 const MINUTE: Duration = Duration::from_secs(60);
+
+/// What a container must say of itself where only restricted pods may run.
+const RESTRICTED: &str = "{runAsNonRoot: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}";
 
 /// Two origin servers, each of which says on every path which one it is.
 fn origin(name: &str) -> String {
@@ -59,6 +64,7 @@ spec:
         args: [-c, /config/nginx.conf]
         volumeMounts: [{{name: config, mountPath: /config}}]
         readinessProbe: {{httpGet: {{path: /, port: 8080}}, periodSeconds: 1}}
+        securityContext: {RESTRICTED}
       volumes: [{{name: config, configMap: {{name: {name}}}}}]
 ---
 apiVersion: v1
@@ -128,10 +134,13 @@ fn the_cdn_of_the_talk_serves() {
         "deployment/cdn-operator",
         "--timeout=120s",
     ]);
+    cdn.kubectl(&["label", "namespace", "default", "pod-security.kubernetes.io/enforce=restricted"]);
     the_seeds_clusters_become_ready_in_the_worst_order(&cdn);
     requests_go_the_right_way_and_are_kept(&cdn);
+    how_long_something_is_kept_does_not_change_where_it_is_from(&cdn);
     what_is_purged_is_fetched_again(&cdn);
     many_requests_for_one_object_are_one_to_the_origin(&cdn);
+    secure_origin::is_asked_only_if_it_is_who_it_says(&cdn);
     one_more_cache_moves_its_share_of_the_keys(&cdn);
     bad_input::is_refused_or_told_and_what_served_goes_on(&cdn);
     load::nothing_fails_whatever_is_changed(&cdn);
@@ -184,6 +193,29 @@ fn requests_go_the_right_way_and_are_kept(cdn: &Cdn) {
         let again = http::get(&balancer, &path).unwrap();
         assert_eq!(again.header("x-cache-status"), Some("HIT"), "{again:?}");
     }
+}
+
+fn how_long_something_is_kept_does_not_change_where_it_is_from(cdn: &Cdn) {
+    let origin = |kind: &str| format!(r#""origin":{{"host":"origin-{kind}.default.svc.cluster.local"}}"#);
+    let (live, vod) = (origin("live"), origin("vod"));
+    let sources = format!(
+        r#""sources":[{{"name":"special","pathCondition":"^/live/special/",{vod}}},{{"name":"origin",{live}}}]"#
+    );
+    let ttls = r#""cache":{"ttls":[{"pathCondition":"\\.m3u8$","seconds":1},{"seconds":600}]}"#;
+    // What is asked for too early is kept as it was.
+    cdn.change("cache-live", &format!(r#"{{"spec":{{{sources},{ttls}}}}}"#));
+    let balancer = cdn.address("balancer");
+    let from = |path: &str| http::get(&balancer, path).unwrap().body;
+    let special = "/live/special/list.m3u8";
+    assert_eq!(from(special), format!("origin-vod {special}\n"));
+    assert_eq!(from("/live/list.m3u8"), "origin-live /live/list.m3u8\n");
+    assert_eq!(cached(&balancer, "/live/list.m3u8"), "HIT");
+    std::thread::sleep(Duration::from_secs(2));
+    assert_ne!(cached(&balancer, "/live/list.m3u8"), "HIT", "it is kept for a second");
+    cdn.change(
+        "cache-live",
+        &format!(r#"{{"spec":{{"sources":[{{"name":"origin",{live}}}],"cache":null}}}}"#),
+    );
 }
 
 /// The status of the cache for a path.

@@ -26,6 +26,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
+use futures::future::join_all;
 use k8s_openapi::api::{core::v1::ConfigMap, discovery::v1::EndpointSlice};
 use kube::{Client, Config, core::Expression};
 use parking_lot::RwLock;
@@ -33,7 +34,6 @@ use prometheus_client::{
     metrics::{counter::Counter, gauge::Gauge},
     registry::Registry,
 };
-use serde::de::DeserializeOwned;
 use tokio::{net::TcpStream, signal::unix::SignalKind};
 use wheelhouse::{
     Key,
@@ -44,14 +44,14 @@ use wheelhouse::{
 use self::{
     access_log::{AccessLog, Traffic},
     nginx::Nginx,
-    origins::Origins,
+    origins::{Origins, Which},
     render::{Inputs, render},
     report::Report,
 };
 use crate::{
     api::AgentState,
     children,
-    configuration::{CONFIGURATION_KEY, Configuration, Purges, Target},
+    configuration::{CONFIGURATION_KEY, Configuration, Purges, Target, short_hash},
     layout::{self, RUN_FOLDER, TLS_FOLDER},
 };
 
@@ -134,6 +134,8 @@ struct Agent {
     /// Sources that nobody could reach, by name.
     unreachable: BTreeMap<String, String>,
     nginx: Nginx,
+    /// The files with the authorities of Secrets, as they were when they were good.
+    authorities: BTreeMap<String, String>,
     /// The folder of the certificate that nginx accepted.
     certificate: Option<String>,
     report: Arc<RwLock<AgentState>>,
@@ -149,38 +151,42 @@ impl Agent {
             Client::try_from(config).map_err(|error| format!("cannot set up the connection: {error}"))?;
         let followed =
             |name: String| Followed::<ConfigMap>::new(client.clone(), Key::namespaced(&namespace, &name));
+        let nginx = Nginx::here();
         let ours = Selection::labels(Expression::Exists(children::LABEL.to_owned()));
         Ok(Self {
             configuration: followed(children::configuration_name(&cluster)),
             purges: followed(children::purges_name(&cluster)),
             slices: FollowedSome::new(client.clone(), Some(&namespace), ours),
-            origins: Origins::new(),
+            origins: Origins::remembered_in(Path::new(RUN_FOLDER)),
             unreachable: BTreeMap::new(),
-            nginx: Nginx::here(),
-            certificate: None,
-            report: Arc::default(),
+            authorities: BTreeMap::new(),
+            // What nginx has, it goes on having.
+            certificate: nginx.in_place().as_deref().and_then(certificate::in_use),
+            nginx,
+            report: Arc::new(RwLock::new(AgentState { pod: variable("POD_NAME")?, ..AgentState::default() })),
             reloads: Counter::default(),
             purged: Gauge::default(),
         })
     }
 
     /// What a configuration is to be made from now; nothing, as long as something is missing.
-    fn inputs(&self) -> Result<Option<Inputs>, String> {
-        let configuration: Option<Configuration> = read(&self.configuration, CONFIGURATION_KEY)?;
+    fn inputs(&mut self) -> Result<Option<Inputs>, String> {
+        let text = text_of(&self.configuration, CONFIGURATION_KEY);
+        let configuration: Option<Configuration> = text.as_deref().map(read).transpose()?;
         let purges = self.purges.get().map(|list| Purges::read(&list.data.clone().unwrap_or_default()));
         let purges = purges.transpose()?;
         let (Some(configuration), Some(purges)) = (configuration, purges) else { return Ok(None) };
-        let authorities = configuration.routes.iter().filter_map(|route| match &route.target {
-            Target::Origin(origin) => origin.tls.ca_secret.clone(),
-            Target::Pods { .. } => None,
-        });
-        let authorities = authorities.map(|secret| {
-            let file = Path::new(&layout::authority_folder(&secret)).join("ca.crt");
-            let is_there = fs::read_to_string(file).is_ok_and(|text| text.contains("BEGIN CERTIFICATE"));
-            (secret, is_there)
-        });
+        let mut authorities = BTreeMap::new();
+        for route in &configuration.routes {
+            let Target::Origin(origin) = &route.target else { continue };
+            if let Some(secret) = &origin.tls.ca_secret {
+                authorities.insert(secret.clone(), self.authorities_of(secret)?);
+            }
+        }
         Ok(Some(Inputs {
-            authorities: authorities.collect(),
+            authorities,
+            image_has_authorities: Path::new(render::AUTHORITIES).exists(),
+            name: short_hash(&text.unwrap_or_default()),
             configuration,
             purges,
             pods: sources::pods(&self.slices.list()),
@@ -188,6 +194,24 @@ impl Agent {
             certificate: None,
             has_ipv6: Path::new("/proc/net/if_inet6").exists(),
         }))
+    }
+
+    /// The file with the authorities of a Secret, or the last that was good; or why there is none.
+    ///
+    /// # Errors
+    /// When this pod has no such Secret: it is about to be replaced by one that does.
+    fn authorities_of(&mut self, secret: &str) -> Result<Result<String, String>, String> {
+        let folder = layout::authority_folder(secret);
+        if !Path::new(&folder).exists() {
+            return Err(format!("this pod was started without the Secret {secret}"));
+        }
+        match certificate::take_authorities(Path::new(&folder), Path::new(RUN_FOLDER)) {
+            Ok(file) => {
+                self.authorities.insert(secret.to_owned(), file.clone());
+                Ok(Ok(file))
+            }
+            Err(why) => Ok(self.authorities.get(secret).cloned().ok_or(why)),
+        }
     }
 
     async fn synced(&self) {
@@ -203,18 +227,17 @@ impl Agent {
         }
     }
 
-    async fn look_up_origins(&mut self) {
-        let names: BTreeSet<String> = match self.inputs() {
-            Ok(Some(inputs)) => origins_of(&inputs.configuration),
-            _ => BTreeSet::new(),
-        };
-        self.origins.look_up(&names).await;
+    /// Looks up where origins are: all of them, or only those of which nothing was known.
+    async fn look_up_origins(&mut self, which: Which) {
+        // What cannot be read says nothing about which there are.
+        let Ok(Some(inputs)) = self.inputs() else { return };
+        self.origins.look_up(&origins_of(&inputs.configuration), which).await;
     }
 
     async fn prepare(mut self) -> Result<(), String> {
         self.synced().await;
         loop {
-            self.look_up_origins().await;
+            self.look_up_origins(Which::All).await;
             match self.inputs() {
                 Ok(Some(inputs)) => return self.put(inputs).await.map(drop),
                 Ok(None) => tracing::info!("waiting for the configuration"),
@@ -225,8 +248,8 @@ impl Agent {
     }
 
     /// Has nginx accept a configuration: with the certificate that is there, or with the
-    /// last good one, or with none. What it then is to serve, if that is something else.
-    async fn put(&mut self, mut inputs: Inputs) -> Result<Option<String>, String> {
+    /// last good one, or with none. What nginx says when it serves it.
+    async fn put(&mut self, mut inputs: Inputs) -> Result<String, String> {
         let newest = match inputs.configuration.tls {
             true => certificate::take(Path::new(TLS_FOLDER), Path::new(RUN_FOLDER)).map(Some),
             false => Ok(None),
@@ -237,15 +260,13 @@ impl Agent {
         let mut complaints = Vec::new();
         for candidate in candidates {
             inputs.certificate.clone_from(&candidate);
-            let text = render(&inputs)?;
-            if self.nginx.in_place().as_ref() == Some(&text) {
-                self.accepted(candidate, problem);
-                return Ok(None);
-            }
-            match self.nginx.put(&text).await {
+            let rendered = render(&inputs)?;
+            let is_in_place = self.nginx.in_place().as_ref() == Some(&rendered.text);
+            let put = if is_in_place { Ok(()) } else { self.nginx.put(&rendered.text).await };
+            match put {
                 Ok(()) => {
                     self.accepted(candidate, problem);
-                    return Ok(Some(inputs.served()));
+                    return Ok(rendered.served);
                 }
                 Err(complaint) => {
                     problem.get_or_insert_with(|| format!("the certificate is of no use: {complaint}"));
@@ -286,9 +307,10 @@ impl Agent {
         loop {
             if tried.is_none_or(|tried| tried.elapsed() >= TRY_EVERY) {
                 tried = Some(Instant::now());
-                self.look_up_origins().await;
+                self.look_up_origins(Which::All).await;
                 self.try_sources().await;
             }
+            self.look_up_origins(Which::New).await;
             if self.follow().await {
                 reloaded = Some(Instant::now());
             }
@@ -315,15 +337,14 @@ impl Agent {
                 return false;
             }
         };
-        let (name, began) = (inputs.configuration.name(), inputs.purges.began.clone());
+        let (name, began) = (inputs.name.clone(), inputs.purges.began.clone());
         let purged = inputs.purges.last;
         let mut problems = self.unreachable.clone();
         problems.extend(inputs.problems());
-        let wanted = inputs.served();
+        // It may have been put in place by an agent that did not live to tell nginx: only what nginx
+        // itself says counts.
         let outcome = match self.put(inputs).await {
-            Ok(Some(served)) => self.nginx.reload(&served).await.map(|()| true),
-            // It may have been put in place by an agent that did not live to tell nginx.
-            Ok(None) => match self.nginx.served().await {
+            Ok(wanted) => match self.nginx.served().await {
                 Ok(served) if served == wanted => Ok(false),
                 Ok(_) => self.nginx.reload(&wanted).await.map(|()| true),
                 Err(error) => Err(format!("nginx does not answer: {error}")),
@@ -362,21 +383,21 @@ impl Agent {
     async fn try_sources(&mut self) {
         let Ok(Some(inputs)) = self.inputs() else { return };
         let mut unreachable = BTreeMap::new();
+        let mut attempts = Vec::new();
         for route in &inputs.configuration.routes {
             let servers = inputs.servers_of(route);
             if servers.is_empty() {
                 continue;
             }
-            let mut complaints = Vec::new();
-            let mut is_reached = false;
-            for server in servers {
-                match reach(server).await {
-                    Ok(()) => is_reached = true,
-                    Err(why) => complaints.push(format!("{server}: {why}")),
-                }
-            }
-            if !is_reached {
-                unreachable.insert(route.name.clone(), format!("nobody answers: {}", complaints.join(", ")));
+            let trying = servers
+                .into_iter()
+                .map(|server| async move { reach(server).await.map_err(|why| format!("{server}: {why}")) });
+            attempts.push(async move { (route.name.clone(), join_all(trying).await) });
+        }
+        for (name, outcomes) in join_all(attempts).await {
+            let complaints: Option<Vec<_>> = outcomes.into_iter().map(Result::err).collect();
+            if let Some(complaints) = complaints {
+                unreachable.insert(name, format!("nobody answers: {}", complaints.join(", ")));
             }
         }
         for (name, why) in self.origins.problems() {
@@ -414,8 +435,11 @@ fn origins_of(configuration: &Configuration) -> BTreeSet<String> {
     origins.collect()
 }
 
-fn read<T: DeserializeOwned>(followed: &Followed<ConfigMap>, key: &str) -> Result<Option<T>, String> {
-    let Some(object) = followed.get() else { return Ok(None) };
-    let text = object.data.as_ref().and_then(|data| data.get(key)).cloned().unwrap_or_default();
-    serde_json::from_str(&text).map(Some).map_err(|error| format!("{key} cannot be read: {error}"))
+fn text_of(followed: &Followed<ConfigMap>, key: &str) -> Option<String> {
+    let object = followed.get()?;
+    Some(object.data.as_ref().and_then(|data| data.get(key)).cloned().unwrap_or_default())
+}
+
+fn read(text: &str) -> Result<Configuration, String> {
+    serde_json::from_str(text).map_err(|error| format!("{CONFIGURATION_KEY} cannot be read: {error}"))
 }

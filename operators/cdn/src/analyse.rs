@@ -47,9 +47,10 @@ pub fn analyse(seen: &Seen) -> Plan {
             Verdict::Waiting
         }
         Ok(deployment) => {
-            apply_children(&mut plan, seen);
+            let is_held_back = is_held_back(seen, &waiting_for);
+            apply_children(&mut plan, seen, is_held_back);
             plan.apply(&deployment, "the pods are to be so");
-            Verdict::Deployed
+            Verdict::Deployed { is_held_back }
         }
     };
     let status = status(seen, &verdict, &waiting_for);
@@ -64,7 +65,17 @@ pub fn analyse(seen: &Seen) -> Plan {
 enum Verdict {
     Invalid(String),
     Waiting,
-    Deployed,
+    Deployed {
+        /// What is wanted now would take from a source that is not there yet.
+        is_held_back: bool,
+    },
+}
+
+/// Whether what is served would get worse: by a source that does not serve, and that it does not
+/// take from yet.
+fn is_held_back(seen: &Seen, waiting_for: &[MissingSource]) -> bool {
+    let Some(served) = &seen.configuration else { return false };
+    waiting_for.iter().any(|missing| !served.takes_from(&missing.name))
 }
 
 /// A source that cannot be taken from.
@@ -118,13 +129,15 @@ fn template(seen: &Seen) -> Template {
     children::template(&seen.cluster, &Images { nginx: &seen.nginx_image, agent: &seen.agent_image })
 }
 
-fn apply_children(plan: &mut Plan, seen: &Seen) {
+fn apply_children(plan: &mut Plan, seen: &Seen, is_held_back: bool) {
     let cluster = &seen.cluster;
     plan.apply(&children::service_account(cluster), "the agents are somebody of their own");
     plan.apply(&children::role(cluster), "the agents may follow their configuration");
     plan.apply(&children::role_binding(cluster), "the agents may follow their configuration");
     let configuration = Configuration::of(cluster);
-    plan.apply(&children::configuration(cluster, &configuration), "this is to be served");
+    if !is_held_back {
+        plan.apply(&children::configuration(cluster, &configuration), "this is to be served");
+    }
     if !seen.has_purges {
         // If there was a list before, what it said is lost: what began later has nothing cached.
         let purges = Purges { began: seen.now.to_string(), ..Purges::default() };
@@ -140,11 +153,11 @@ fn status(seen: &Seen, verdict: &Verdict, waiting_for: &[MissingSource]) -> CdnC
     let generation = cluster.metadata.generation;
     let last = cluster.status.clone().unwrap_or_default();
     let wanted = match verdict {
-        Verdict::Deployed => Configuration::of(cluster).name(),
+        Verdict::Deployed { is_held_back: false } => Configuration::of(cluster).name(),
         // What is served is still what was wanted before.
         _ => last.configuration.clone(),
     };
-    let mut pods: Vec<_> = seen.pods.iter().map(|pod| pod_status(pod, cluster, &wanted)).collect();
+    let mut pods: Vec<_> = seen.pods.iter().map(|pod| pod_status(pod, cluster)).collect();
     pods.sort_by(|one, other| one.name.cmp(&other.name));
     let here = || pods.iter().filter(|pod| pod.ready);
     let configured = here().filter(|pod| pod.configuration.as_deref() == Some(wanted.as_str())).count();
@@ -215,7 +228,7 @@ fn readiness(
             let words: Vec<_> = waiting_for.iter().map(MissingSource::words).collect();
             return not_ready(State::WaitingSource, "WaitingSource", words.join("; "));
         }
-        Verdict::Deployed => {}
+        Verdict::Deployed { .. } => {}
     }
     if let Some(failure) = &seen.last_failure {
         let state = if seen.deployment.is_some() { State::Degraded } else { State::Deploying };
@@ -259,7 +272,7 @@ fn is_ready_before(seen: &Seen) -> bool {
     was_well && last.observed_generation == seen.cluster.metadata.generation
 }
 
-fn pod_status(pod: &PodSeen, cluster: &CdnCluster, wanted: &str) -> PodStatus {
+fn pod_status(pod: &PodSeen, cluster: &CdnCluster) -> PodStatus {
     let agent = pod.agent.value();
     let is_going = pod.reference.terminating;
     let sources = agent.iter().flat_map(|agent| &agent.sources);
@@ -268,8 +281,7 @@ fn pod_status(pod: &PodSeen, cluster: &CdnCluster, wanted: &str) -> PodStatus {
         _ if is_going => None,
         (Known::Unknown { why, .. }, _) if pod.ready => Some(format!("its agent does not answer: {why}")),
         (_, Some(agent)) => {
-            let refused = agent.refused.as_ref().filter(|_| agent.configuration.as_deref() != Some(wanted));
-            let refused = refused.map(|why| format!("it refused the configuration: {why}"));
+            let refused = agent.refused.as_ref().map(|why| format!("it refused the configuration: {why}"));
             let certificate = cluster.spec.tls.as_ref().zip(agent.tls.as_ref());
             refused
                 .or_else(|| certificate.map(|(tls, why)| format!("Secret {}: {why}", tls.secret_name)))
@@ -319,6 +331,7 @@ mod tests {
             others: BTreeMap::new(),
             deployment: None,
             has_purges: true,
+            configuration: None,
             pods: Vec::new(),
             last_failure: None,
             now: Timestamp::UNIX_EPOCH,
@@ -413,6 +426,26 @@ mod tests {
         change(&mut agent);
         let (state, message) = state(&analyse(&deployed(seen, &agent)));
         assert_eq!((state, message), (json!("Degraded"), json!(expected)));
+    }
+
+    #[test]
+    fn a_source_that_is_not_there_yet_does_not_replace_one_that_serves() {
+        let balancer = |source: &str| json!({"role": "balancer", "sources": [{"name": source}]});
+        let neighbour = |ready| Neighbour { role: Role::Cache, sources: Vec::new(), ready };
+        let old = Configuration::of(&seen(balancer("old")).cluster);
+        let mut moved = seen(balancer("new"));
+        moved.configuration = Some(old.clone());
+        moved.others = BTreeMap::from([("new".to_owned(), neighbour(false))]);
+        let moved = deployed(moved, &AgentState { configuration: Some(old.name()), ..AgentState::default() });
+        let step = "apply ConfigMap c-config".to_owned();
+        let plan = analyse(&moved);
+        assert!(!applied(&plan).contains(&step), "{plan}");
+        assert_eq!(state(&plan), (json!("Degraded"), json!("Source new not ready, will retry later")));
+        let ready = Seen { others: BTreeMap::from([("new".to_owned(), neighbour(true))]), ..moved.clone() };
+        assert!(applied(&analyse(&ready)).contains(&step));
+        // One that it takes from already changes nothing.
+        let lost = Seen { configuration: Some(Configuration::of(&moved.cluster)), ..moved };
+        assert!(applied(&analyse(&lost)).contains(&step));
     }
 
     #[test]

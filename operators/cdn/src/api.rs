@@ -561,6 +561,9 @@ pub struct CdnPurgeStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentState {
+    /// The pod that it is in.
+    #[serde(default)]
+    pub pod: String,
     /// The configuration that nginx serves.
     pub configuration: Option<String>,
     /// When the list of purges began that holds for every request from now on.

@@ -15,6 +15,8 @@ const ANSWER_AT_MOST: usize = 1 << 20;
 pub(crate) struct AskAgent {
     /// The pod's address.
     pub(crate) address: String,
+    /// The pod's name.
+    pub(crate) pod: String,
     /// An address can be somebody else's later.
     pub(crate) uid: Option<String>,
 }
@@ -52,6 +54,10 @@ impl Probe for AskAgent {
         let answer = sender.send_request(request).await.map_err(|error| text(&error))?;
         let body = axum::body::Body::new(answer.into_body());
         let bytes = axum::body::to_bytes(body, ANSWER_AT_MOST).await.map_err(|error| text(&error))?;
-        serde_json::from_slice(&bytes).map(Some).map_err(|error| text(&error))
+        let state: AgentState = serde_json::from_slice(&bytes).map_err(|error| text(&error))?;
+        match state.pod == self.pod {
+            true => Ok(Some(state)),
+            false => Err(format!("at {address} there is {}", state.pod)),
+        }
     }
 }

@@ -81,10 +81,9 @@ fn metadata(cluster: &CdnCluster, name: String) -> Value {
 
 /// What the pods are to serve.
 pub fn configuration(cluster: &CdnCluster, configuration: &Configuration) -> ConfigMap {
-    let text = serde_json::to_string(configuration).unwrap_or_default();
     object(json!({
         "metadata": metadata(cluster, configuration_name(&cluster.name_any())),
-        "data": {CONFIGURATION_KEY: text},
+        "data": {CONFIGURATION_KEY: configuration.text()},
     }))
 }
 
@@ -333,7 +332,7 @@ fn pod_spec(cluster: &CdnCluster, images: &Images<'_>) -> Value {
                     {"name": "health", "containerPort": layout::HEALTH_PORT},
                 ],
                 "readinessProbe": {
-                    "httpGet": {"path": "/healthz", "port": "health"},
+                    "httpGet": {"path": "/readyz", "port": "health"},
                     "periodSeconds": 2,
                     "timeoutSeconds": 2,
                 },

@@ -22,6 +22,8 @@ pub const PURGES_KEY: &str = "purges.json";
 pub const BEGAN_KEY: &str = "began";
 /// So many purges are told apart.
 const PURGES_AT_MOST: usize = 256;
+/// And so much text of them: a ConfigMap holds a mebibyte.
+const BYTES_AT_MOST: usize = 512 << 10;
 
 /// What the pods of a cluster are to serve.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,11 +91,27 @@ impl Configuration {
         }
     }
 
-    /// What this is called in a status: the same is the same.
-    pub fn name(&self) -> String {
-        let text = serde_json::to_vec(self).unwrap_or_default();
-        Sha256::digest(text).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+    /// Whether requests go to that cluster.
+    pub fn takes_from(&self, cluster: &str) -> bool {
+        let is_it = |route: &Route| matches!(&route.target, Target::Pods { service } if service == cluster);
+        self.routes.iter().any(is_it)
     }
+
+    /// What agents read.
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// What this is called in a status.
+    pub fn name(&self) -> String {
+        short_hash(&self.text())
+    }
+}
+
+/// What a text is called: the same is the same. An agent of another version knows other fields, so it
+/// goes by the text that it was given.
+pub fn short_hash(text: &str) -> String {
+    Sha256::digest(text).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What must not be served from caches any more.
@@ -157,12 +175,17 @@ impl Purges {
             paths: paths.to_vec(),
             prefix: prefix.map(str::to_owned),
         });
-        let is_too_much = self.purged.len() > PURGES_AT_MOST;
+        let bytes = |purged: &[Purged]| serde_json::to_vec(purged).unwrap_or_default().len();
+        let is_too_much = self.purged.len() > PURGES_AT_MOST || bytes(&self.purged) > BYTES_AT_MOST;
         if is_too_much {
-            // Older numbers than everything's say nothing any more.
+            // Older numbers than everything's say nothing any more. The latest stays: it has yet to be seen.
             self.last += 1;
             self.everything = self.last;
-            self.purged.drain(..PURGES_AT_MOST / 2);
+            let half = self.purged.len() / 2;
+            self.purged.drain(..half);
+            while self.purged.len() > 1 && bytes(&self.purged) > BYTES_AT_MOST / 2 {
+                self.purged.remove(0);
+            }
         }
         is_too_much
     }
@@ -172,11 +195,17 @@ impl Purges {
         self.purged.iter().find(|purged| purged.uid == uid).map(|purged| purged.number)
     }
 
-    /// The number that what is cached under a path must have.
+    /// The number that what is cached under a path must have, whatever the case of its letters:
+    /// nginx looks whole paths up without regard to it.
     pub fn number_for(&self, path: &str) -> u64 {
+        let begins = |prefix: &str| {
+            path.as_bytes()
+                .get(..prefix.len())
+                .is_some_and(|part| part.eq_ignore_ascii_case(prefix.as_bytes()))
+        };
         let covers = |purged: &&Purged| {
-            purged.prefix.as_deref().is_some_and(|prefix| path.starts_with(prefix))
-                || purged.paths.iter().any(|purged| purged == path)
+            purged.prefix.as_deref().is_some_and(begins)
+                || purged.paths.iter().any(|purged| purged.eq_ignore_ascii_case(path))
         };
         let latest = self.purged.iter().filter(covers).map(|purged| purged.number).max();
         latest.unwrap_or_default().max(self.everything)
@@ -220,5 +249,16 @@ mod tests {
             before = now;
         }
         assert_eq!(purged_everything, 14);
+    }
+
+    #[test]
+    fn the_list_never_outgrows_a_config_map() {
+        let mut purges = Purges::default();
+        for uid in 0..200 {
+            let paths: Vec<_> = (0..64).map(|path| format!("/{uid}/{path}{}", "x".repeat(1000))).collect();
+            purges.include(&uid.to_string(), &paths, None);
+            assert!(purges.write().values().map(String::len).sum::<usize>() < 700 << 10, "{uid}");
+            assert!(purges.number_of(&uid.to_string()).is_some(), "the latest is always there");
+        }
     }
 }

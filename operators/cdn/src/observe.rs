@@ -16,6 +16,7 @@ use crate::{
     api::{AgentState, CdnCluster},
     asking::AskAgent,
     children::{self, RENDERED_BY, WANTED},
+    configuration::{CONFIGURATION_KEY, Configuration},
     validity::{Neighbour, source_clusters},
 };
 
@@ -40,6 +41,7 @@ pub struct PodPlace {
 pub struct PodState {
     #[serde(rename = "podIP")]
     pod_ip: Option<String>,
+    phase: Option<String>,
     #[serde(default)]
     conditions: Vec<PodCondition>,
 }
@@ -60,6 +62,9 @@ pub struct Seen {
     pub deployment: Option<DeploymentSeen>,
     /// Whether the list of purges is there.
     pub has_purges: bool,
+    /// What the pods are told to serve now, if that can be read.
+    #[serde(default)]
+    pub configuration: Option<Configuration>,
     /// Its pods.
     pub pods: Vec<PodSeen>,
     /// What went wrong the last time, if it did.
@@ -115,6 +120,7 @@ pub(crate) async fn observe(
     let clusters = world.lister::<CdnCluster>(namespace.as_deref()).await?;
     let deployment = world.get::<Deployment>(&children::deployment_name(&name)).await?;
     let purges = world.get::<ConfigMap>(&children::purges_name(&name)).await?;
+    let configuration = world.get::<ConfigMap>(&children::configuration_name(&name)).await?;
     Ok(Seen {
         others: reachable(&cluster, namespace.as_deref(), &clusters),
         cluster: (*cluster).clone(),
@@ -122,6 +128,8 @@ pub(crate) async fn observe(
         agent_image: agent_image.to_owned(),
         deployment: deployment.as_deref().map(see_deployment),
         has_purges: purges.is_some(),
+        configuration: configuration
+            .and_then(|map| serde_json::from_str(map.data.as_ref()?.get(CONFIGURATION_KEY)?).ok()),
         pods: pods(&name, world).await?,
         last_failure: world.last_failure(),
         now: world.now(),
@@ -171,12 +179,16 @@ pub(crate) async fn pods(cluster: &str, world: &World<'_>) -> Result<Vec<PodSeen
     let selector = Expression::Equal(children::LABEL.to_owned(), cluster.to_owned()).into();
     let pods = world.select::<PodView>(&selector).await?;
     let is_ready = |condition: &PodCondition| condition.type_ == "Ready" && condition.status == "True";
-    let seen = pods.iter().map(|pod| PodSeen {
+    // Those that have ended, as when they were evicted, stay as objects, and serve nobody.
+    let has_ended = |pod: &PodView| matches!(pod.status.phase.as_deref(), Some("Failed" | "Succeeded"));
+    let seen = pods.iter().filter(|pod| !has_ended(pod)).map(|pod| PodSeen {
         reference: Reference::of(&**pod),
         node: pod.spec.node_name.clone(),
         ready: pod.status.conditions.iter().any(is_ready),
         agent: match &pod.status.pod_ip {
-            Some(address) => world.probe(AskAgent { address: address.clone(), uid: pod.uid() }),
+            Some(address) => {
+                world.probe(AskAgent { address: address.clone(), pod: pod.name_any(), uid: pod.uid() })
+            }
             None => Known::Absent,
         },
     });

@@ -19,10 +19,11 @@ use wheelhouse::{
 };
 
 use crate::{
-    api::{CdnCluster, CdnPurge, CdnPurgeStatus},
+    api::{CdnCluster, CdnPurge, CdnPurgeStatus, Role},
     children,
     configuration::Purges,
     observe::{self, PodSeen},
+    validity::check_purge,
 };
 
 /// How often agents are asked until all have confirmed.
@@ -37,8 +38,8 @@ pub struct CdnPurges;
 pub struct PurgeSeen {
     /// What is wanted, and what the status was.
     pub purge: CdnPurge,
-    /// Whether the cluster is there.
-    pub has_cluster: bool,
+    /// What the cluster is, if it is there.
+    pub role: Option<Role>,
     /// The list of purges, and this very object; or what is wrong with it.
     pub list: Option<PurgeList>,
     /// The cluster's pods.
@@ -69,7 +70,7 @@ impl Operator for CdnPurges {
         let list = world.get::<ConfigMap>(&children::purges_name(cluster)).await?;
         let is_complete = is_complete(&purge);
         Ok(PurgeSeen {
-            has_cluster: world.get::<CdnCluster>(cluster).await?.is_some(),
+            role: world.get::<CdnCluster>(cluster).await?.map(|cluster| cluster.spec.role),
             list: list.map(|list| see_list(&list)),
             // Of one that is complete nothing more has to be known.
             pods: if is_complete { Vec::new() } else { observe::pods(cluster, world).await? },
@@ -104,28 +105,10 @@ pub fn analyse(seen: &PurgeSeen) -> Plan {
     if seen.purge.metadata.deletion_timestamp.is_some() || is_complete(&seen.purge) {
         return plan;
     }
-    let cluster = &seen.purge.spec.cluster;
     let last = seen.purge.status.clone().unwrap_or_default();
-    let (held, waiting) = match &seen.list {
-        _ if !seen.has_cluster => {
-            (None, Some(("ClusterNotFound", format!("there is no CdnCluster {cluster}"))))
-        }
-        None => {
-            (None, Some(("WaitingForCluster", format!("the CdnCluster {cluster} has not been set up yet"))))
-        }
-        Some(PurgeList { content: Err(why), .. }) => (None, Some(("InvalidList", why.clone()))),
-        Some(PurgeList { reference, began, content: Ok(purges) }) => {
-            // Where it began is not in its text.
-            let began = began.clone().unwrap_or_default();
-            let purges = Purges { began: began.clone(), ..purges.clone() };
-            match number(seen, &purges) {
-                Some(number) => (Some((began, number)), None),
-                None => {
-                    include(&mut plan, seen, reference, purges);
-                    (None, Some(("Including", format!("it is put on the list of {cluster}"))))
-                }
-            }
-        }
+    let (held, waiting) = match (&seen.list, check_purge(&seen.purge.spec)) {
+        (_, Err(why)) => (None, Some(("Invalid", why))),
+        (list, Ok(())) => held(&mut plan, seen, list.as_ref()),
     };
     let here: Vec<_> = seen.pods.iter().filter(|pod| !pod.reference.terminating).collect();
     let has_confirmed = |pod: &&&PodSeen| {
@@ -160,6 +143,37 @@ pub fn analyse(seen: &PurgeSeen) -> Plan {
         conditions: conditions.into_vec(),
     });
     plan
+}
+
+/// Since when the list began in which a purge has a number, and that number.
+type Held = (String, u64);
+/// What a purge waits for: the reason, and in words.
+type Waiting = (&'static str, String);
+
+/// What a purge is on the list as; or what it waits for.
+fn held(plan: &mut Plan, seen: &PurgeSeen, list: Option<&PurgeList>) -> (Option<Held>, Option<Waiting>) {
+    let cluster = &seen.purge.spec.cluster;
+    let waiting = |reason, message| (None, Some((reason, message)));
+    match (seen.role, list) {
+        (None, _) => waiting("ClusterNotFound", format!("there is no CdnCluster {cluster}")),
+        (Some(Role::Balancer), _) => {
+            waiting("NotACache", format!("{cluster} is a balancer and keeps nothing: purge its sources"))
+        }
+        (_, None) => {
+            waiting("WaitingForCluster", format!("the CdnCluster {cluster} has not been set up yet"))
+        }
+        (_, Some(PurgeList { content: Err(why), .. })) => waiting("InvalidList", why.clone()),
+        (_, Some(PurgeList { reference, began, content: Ok(purges) })) => {
+            // Where it began is not in its text.
+            let began = began.clone().unwrap_or_default();
+            let purges = Purges { began: began.clone(), ..purges.clone() };
+            if let Some(number) = number(seen, &purges) {
+                return (Some((began, number)), None);
+            }
+            include(plan, seen, reference, purges);
+            waiting("Including", format!("it is put on the list of {cluster}"))
+        }
+    }
 }
 
 /// The number that a purge was seen to have. What is only about to be written counts for nothing.

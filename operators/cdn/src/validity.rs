@@ -7,8 +7,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{CdnCluster, CdnClusterSpec, Role};
+use crate::api::{AntiAffinity, CdnCluster, CdnClusterSpec, CdnPurgeSpec, Role};
 
+/// Longer paths, with every byte escaped twice, would not fit into nginx's configuration.
+const PURGED_AT_MOST: usize = 900;
 /// Longer expressions are nobody's.
 const CONDITION_AT_MOST: usize = 512;
 
@@ -64,6 +66,15 @@ pub fn check_spec(spec: &CdnClusterSpec) -> Result<(), String> {
             first.name, second.name
         ));
     }
+    if spec.anti_affinity == AntiAffinity::Required
+        && spec.replicas > 0
+        && spec.min_available.is_some_and(|promised| promised >= spec.replicas)
+    {
+        return Err(
+            "with antiAffinity Required a pod goes before its successor comes: minAvailable must be less than replicas"
+                .to_owned(),
+        );
+    }
     if let (Role::Balancer, Some(source)) =
         (spec.role, spec.sources.iter().find(|source| source.origin.is_some()))
     {
@@ -91,6 +102,35 @@ pub fn check_condition(condition: &str) -> Result<(), String> {
         Some(name) => Err(format!("{condition:?} has a named group, {name}, which a path condition cannot")),
         None => Ok(()),
     }
+}
+
+/// Why a purge would have no effect, or could not be told to nginx. Paths are compared as nginx
+/// has them: decoded, without a query, without empty and dotted parts.
+///
+/// # Errors
+/// What is wrong, in words for whoever wrote it.
+pub fn check_purge(spec: &CdnPurgeSpec) -> Result<(), String> {
+    for path in spec.paths.iter().chain(&spec.prefix) {
+        let wrong = |why: &str| Err(format!("{path:?} {why}"));
+        if path.chars().any(char::is_control) {
+            return wrong("has control characters");
+        }
+        if path.len() > PURGED_AT_MOST {
+            return wrong(&format!("is longer than {PURGED_AT_MOST} bytes"));
+        }
+        if path.contains(['?', '#']) {
+            return wrong("has a query or a fragment: a path is purged with whatever query");
+        }
+        if path.contains('%') {
+            return wrong("is percent-encoded: write the characters themselves");
+        }
+        let parts: Vec<_> = path.split('/').skip(1).collect();
+        let (_, inner) = parts.split_last().unwrap_or((&"", &[]));
+        if inner.contains(&"") || parts.iter().any(|part| matches!(*part, "." | "..")) {
+            return wrong("has empty or dotted parts, which no request has");
+        }
+    }
+    Ok(())
 }
 
 /// What is wrong with a cluster because of others: a source that cannot be one, or a cycle.
@@ -162,6 +202,41 @@ mod tests {
             ready: true,
         };
         all.iter().map(|(name, sources)| ((*name).to_owned(), neighbour(sources))).collect()
+    }
+
+    #[rstest]
+    #[case::a_query("/a?b=1", "query")]
+    #[case::encoded("/a%20b", "percent-encoded")]
+    #[case::an_empty_part("/a//b", "empty or dotted")]
+    #[case::a_dotted_part("/a/../b", "empty or dotted")]
+    #[case::a_control_character("/a\u{85}", "control characters")]
+    #[case::as_long_as_it_gets(&format!("/{}", "é".repeat(500)), "longer than")]
+    fn a_purge_that_no_request_would_match_is_refused(#[case] path: &str, #[case] expected: &str) {
+        let prefix =
+            CdnPurgeSpec { cluster: "c".to_owned(), paths: Vec::new(), prefix: Some(path.to_owned()) };
+        let why = check_purge(&prefix).unwrap_err();
+        assert!(why.contains(expected), "{why}");
+        let paths = CdnPurgeSpec { paths: vec![path.to_owned()], prefix: None, ..prefix };
+        assert_eq!(check_purge(&paths).unwrap_err(), why);
+    }
+
+    #[rstest]
+    #[case("/")]
+    #[case("/a/")]
+    #[case("/a b/é.mp4")]
+    #[case("/.hidden")]
+    fn a_purge_that_requests_match_is_not(#[case] path: &str) {
+        let prefix =
+            CdnPurgeSpec { cluster: "c".to_owned(), paths: Vec::new(), prefix: Some(path.to_owned()) };
+        check_purge(&prefix).unwrap();
+    }
+
+    #[test]
+    fn a_promise_that_a_rollout_would_break_is_refused() {
+        let mut spec = CdnClusterSpec { min_available: Some(2), ..cache(&[]) };
+        check_spec(&spec).unwrap();
+        spec.anti_affinity = AntiAffinity::Required;
+        assert!(check_spec(&spec).unwrap_err().contains("minAvailable must be less"), "{spec:?}");
     }
 
     #[rstest]

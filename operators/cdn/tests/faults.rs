@@ -73,9 +73,11 @@ fn scenario() -> Scenario {
         .act(
             "something is purged",
             |stage| async move {
+                // Without pods nobody has to confirm it: here there is no agent that could.
+                create(&stage, "empty", json!({"role": "cache", "sources": []})).await;
                 let purge: CdnPurge = serde_json::from_value(json!({
                     "apiVersion": "cluster.anevia.com/v1", "kind": "CdnPurge",
-                    "metadata": {"name": "p"}, "spec": {"cluster": "front", "prefix": "/a"},
+                    "metadata": {"name": "p"}, "spec": {"cluster": "empty", "prefix": "/a"},
                 }))
                 .unwrap();
                 stage.api::<CdnPurge>().create(&PostParams::default(), &purge).await.unwrap();

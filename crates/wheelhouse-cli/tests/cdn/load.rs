@@ -13,6 +13,7 @@ use std::{
 
 use super::{
     CLUSTER, Cdn, MINUTE,
+    secure_origin::certificate,
     support::{eventually, http, http::Server, image},
 };
 
@@ -61,7 +62,9 @@ fn load(server: &Server, client: usize, (stop, sent, again): Counters<'_>) -> Ve
     let mut number = 0_usize;
     while !stop.load(Ordering::SeqCst) && begun.elapsed() < 15 * MINUTE {
         number += 1;
-        let path = format!("/{}/{client}-{}", ["live", "vod"][number % 2], number % 50);
+        // One in ten is for something that nobody has asked for before.
+        let object = if number.is_multiple_of(10) { number } else { number % 50 };
+        let path = format!("/{}/{client}-{object}", ["live", "vod"][number / 10 % 2]);
         let asked = Instant::now();
         let (answer, was_again) = http::get_over(&mut connection, server, &path);
         sent.fetch_add(1, Ordering::SeqCst);
@@ -113,7 +116,7 @@ impl Cdn {
     }
 
     /// Changes a spec, and waits until everything is as it is wanted.
-    fn change(&self, cluster: &str, patch: &str) {
+    pub(super) fn change(&self, cluster: &str, patch: &str) {
         self.patch(cluster, patch);
         let generations = "jsonpath={.status.observedGeneration}={.metadata.generation} {.status.state}";
         let is_so = |told: &String| {
@@ -147,17 +150,6 @@ fn nginx_of_tomorrow(cdn: &Cdn) -> String {
     "wheelhouse.dev/nginx:0.1.1".to_owned()
 }
 
-/// A certificate for `cdn.example`, and the Secret with it.
-fn certificate() -> (rustls::pki_types::CertificateDer<'static>, String) {
-    let made = rcgen::generate_simple_self_signed(["cdn.example".to_owned()]).unwrap();
-    let indented = |text: String| text.lines().map(|line| format!("    {line}\n")).collect::<String>();
-    let (certificate, key) = (indented(made.cert.pem()), indented(made.signing_key.serialize_pem()));
-    let secret = format!(
-        "apiVersion: v1\nkind: Secret\nmetadata: {{name: certificate}}\ntype: kubernetes.io/tls\nstringData:\n  tls.crt: |\n{certificate}  tls.key: |\n{key}"
-    );
-    (made.cert.der().clone(), secret)
-}
-
 pub(super) fn nothing_fails_whatever_is_changed(cdn: &Cdn) {
     let http = Server::new(&cdn.address("balancer"));
     let condition = |condition: &str| {
@@ -173,7 +165,8 @@ pub(super) fn nothing_fails_whatever_is_changed(cdn: &Cdn) {
     };
     let tomorrow = nginx_of_tomorrow(cdn);
     let roll_out = |cluster: &str| cdn.change(cluster, &format!(r#"{{"spec":{{"image":"{tomorrow}"}}}}"#));
-    let ((first, first_secret), (second, second_secret)) = (certificate(), certificate());
+    let ((first, first_secret), (second, second_secret)) =
+        (certificate("certificate", "cdn.example"), certificate("certificate", "cdn.example"));
     cdn.wheelhouse.apply(CLUSTER, &first_secret);
     let https = Server::with_tls(&format!("{}:443", cdn.host("balancer")), &[first.clone(), second.clone()]);
     let shown = || https.certificate().unwrap_or_default();
@@ -185,7 +178,16 @@ pub(super) fn nothing_fails_whatever_is_changed(cdn: &Cdn) {
         cdn.change("balancer", "{}");
     };
     let speak_tls = || cdn.change("balancer", r#"{"spec":{"tls":{"secretName":"certificate"}}}"#);
-    let changes: [(&str, &Server, &dyn Fn()); 8] = [
+    let move_origin = || {
+        // The same, by another name.
+        let origin = "origin-live.default.svc.cluster.local.";
+        cdn.change(
+            "cache-live",
+            &format!(r#"{{"spec":{{"sources":[{{"name":"origin","origin":{{"host":"{origin}"}}}}]}}}}"#),
+        );
+    };
+    let changes: [(&str, &Server, &dyn Fn()); 9] = [
+        ("move the origin", &http, &move_origin),
         ("scale a cache to 4", &http, &|| cdn.scale("cache-live", 4)),
         ("scale it back", &http, &|| cdn.scale("cache-live", 2)),
         ("change a path condition", &http, &|| {

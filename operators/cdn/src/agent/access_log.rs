@@ -96,6 +96,7 @@ impl Traffic {
         self.requests
             .get_or_create(&RequestLabels { source: source.clone(), status: status.to_owned() })
             .inc();
+        let is_stale = result == "STALE";
         if result != "-" {
             let result = result.to_lowercase();
             self.cache.get_or_create(&CacheLabels { source, result }).inc();
@@ -106,7 +107,9 @@ impl Traffic {
         if !times.is_empty() {
             self.upstream_time.get_or_create(&labels).observe(times.iter().sum());
         }
-        if upstream != "-" && (status.starts_with("50") || times.len() > 1) {
+        // What is stale was served because the source did not do better.
+        let was_asked = upstream != "-";
+        if was_asked && (status.starts_with("50") || times.len() > 1 || is_stale) {
             self.upstream_errors.get_or_create(&labels).inc();
         }
         Some(())

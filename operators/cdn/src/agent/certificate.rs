@@ -1,4 +1,5 @@
-//! The certificate of HTTPS: copied, so that certificate and key belong together.
+//! What is in Secrets: copied, so that a certificate and its key belong together, and so
+//! that nginx has what it accepted whatever becomes of the Secret.
 
 use std::{
     fs,
@@ -6,6 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rustls::{
+    RootCertStore,
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
 use sha2::{Digest as _, Sha256};
 
 /// Copies what is in a Secret's folder to one of its own below `run`; that folder.
@@ -29,10 +34,38 @@ pub(crate) fn take(secret: &Path, run: &Path) -> Result<String, String> {
     Ok(copy.to_string_lossy().into_owned())
 }
 
+/// Copies the authorities in a Secret's folder to a file below `run`; that file. Who is trusted is
+/// checked first: one that nginx cannot read would keep everything else from being served.
+///
+/// # Errors
+/// What is wrong with them.
+pub(crate) fn take_authorities(secret: &Path, run: &Path) -> Result<String, String> {
+    let content = fs::read(secret.join("ca.crt")).map_err(|_| "there is no ca.crt in it".to_owned())?;
+    let mut trusted = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&content) {
+        let unreadable = |error: &dyn std::fmt::Display| format!("ca.crt cannot be read: {error}");
+        let certificate = certificate.map_err(|error| unreadable(&error))?;
+        trusted.add(certificate).map_err(|error| unreadable(&error))?;
+    }
+    if trusted.is_empty() {
+        return Err("there is no certificate in its ca.crt".to_owned());
+    }
+    let digest: String = Sha256::digest(&content).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let copy = run.join(format!("ca-{digest}.crt"));
+    write(&copy, &content).map_err(|error| format!("cannot write {}: {error}", copy.display()))?;
+    Ok(copy.to_string_lossy().into_owned())
+}
+
 fn write(path: &Path, content: &[u8]) -> std::io::Result<()> {
     use std::io::Write as _;
     let mut options = fs::OpenOptions::new();
     options.create(true).write(true).truncate(true).mode(0o600).open(path)?.write_all(content)
+}
+
+/// The folder of the certificate that a configuration names.
+pub(crate) fn in_use(configuration: &str) -> Option<String> {
+    let line = configuration.lines().find_map(|line| line.trim().strip_prefix("ssl_certificate "))?;
+    line.strip_suffix("/tls.crt;").map(str::to_owned)
 }
 
 /// Removes the copies that are not used any more.
@@ -50,6 +83,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn authorities_are_copied_if_they_are_some() {
+        let (secret, run) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let take = || take_authorities(secret.path(), run.path());
+        assert_eq!(take().unwrap_err(), "there is no ca.crt in it");
+        let put = |text: &str| fs::write(secret.path().join("ca.crt"), text).unwrap();
+        put("# none yet");
+        assert_eq!(take().unwrap_err(), "there is no certificate in its ca.crt");
+        put("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+        assert!(take().unwrap_err().starts_with("ca.crt cannot be read: "));
+        let authority = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap().cert.pem();
+        put(&authority);
+        assert_eq!(fs::read_to_string(take().unwrap()).unwrap(), authority);
+    }
+
+    #[test]
     fn a_certificate_and_its_key_are_copied_together() {
         let (secret, run) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let missing = take(secret.path(), run.path()).unwrap_err();
@@ -61,6 +109,9 @@ mod tests {
         fs::write(secret.path().join("tls.key"), "k2").unwrap();
         let second = take(secret.path(), run.path()).unwrap();
         assert_ne!(first, second);
+        let configuration = format!("        http2 on;\n        ssl_certificate {second}/tls.crt;\n");
+        assert_eq!(in_use(&configuration).as_deref(), Some(second.as_str()));
+        assert_eq!(in_use("daemon off;\n"), None);
         forget_others(run.path(), &second);
         assert!(!Path::new(&first).exists() && Path::new(&second).join("tls.key").exists());
     }

@@ -1,9 +1,12 @@
 //! From what is wanted and what is known to nginx's configuration. Pure.
 //!
 //! Invariants:
-//! - Text that a person wrote becomes configuration through [`quoted`] only.
+//! - Text that a person wrote becomes configuration through [`quoting`] only.
 //! - What is wrong with one source is said by its own paths, and changes no other's.
 //! - The same inputs give the same text.
+
+mod location;
+mod quoting;
 
 use std::{
     collections::BTreeMap,
@@ -11,16 +14,20 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
+use location::location;
+use quoting::{answer, quoted, quoted_literally};
 use regex::escape;
 
 use crate::{
-    api::{Cache, KeyPart, Role, Scheme, Ttl},
-    configuration::{Configuration, Purges, Route, Target},
+    api::{Cache, Origin, Role, Scheme},
+    configuration::{Configuration, Purges, Route, Target, short_hash},
     layout::{self, CACHE_FOLDER, HEALTH_PORT, HTTP_PORT, HTTPS_PORT, RUN_FOLDER},
 };
 
 /// Nobody listens here: who has nowhere to go is told at once.
 const NOWHERE: &str = "unix:/run/cdn/nowhere.sock";
+/// Whom the image trusts.
+pub(crate) const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// One megabyte of memory holds the keys of about 8,000 objects.
 const KEYS: &str = "64m";
 
@@ -29,14 +36,18 @@ const KEYS: &str = "64m";
 pub struct Inputs {
     /// What is wanted.
     pub configuration: Configuration,
+    /// What that is called.
+    pub name: String,
     /// What must not be served any more.
     pub purges: Purges,
     /// Where the pods behind Services are.
     pub pods: BTreeMap<String, Vec<SocketAddr>>,
     /// The addresses of origins; those that never resolved are not there.
     pub addresses: BTreeMap<String, Vec<IpAddr>>,
-    /// Which Secrets with authorities are there.
-    pub authorities: BTreeMap<String, bool>,
+    /// The files with the authorities of Secrets, or what is wrong with them.
+    pub authorities: BTreeMap<String, Result<String, String>>,
+    /// Whether the image has authorities of its own.
+    pub image_has_authorities: bool,
     /// The folder with the certificate and the key, if they are there.
     pub certificate: Option<String>,
     /// Whether this machine has IPv6.
@@ -58,15 +69,27 @@ impl Inputs {
             }
             Target::Origin(origin) => {
                 let is_known = self.addresses.get(&origin.host).is_some_and(|known| !known.is_empty());
-                let secret = origin.tls.ca_secret.as_ref();
-                let is_missing = |secret: &&String| self.authorities.get(*secret) != Some(&true);
                 if !is_known {
-                    Some(format!("{} does not resolve", origin.host))
-                } else {
-                    let missing = secret.filter(is_missing).filter(|_| origin.scheme == Scheme::Https);
-                    missing.map(|secret| format!("there is no ca.crt in the Secret {secret}"))
+                    return Some(format!("{} does not resolve", origin.host));
                 }
+                if origin.scheme == Scheme::Http || origin.tls.insecure_skip_verify {
+                    return None;
+                }
+                self.authorities_of(origin).err()
             }
+        }
+    }
+
+    /// The file with whom an origin's certificate has to be from.
+    fn authorities_of(&self, origin: &Origin) -> Result<String, String> {
+        match &origin.tls.ca_secret {
+            Some(secret) => {
+                let known = self.authorities.get(secret).cloned();
+                let known = known.unwrap_or_else(|| Err("it was not looked at".to_owned()));
+                known.map_err(|why| format!("Secret {secret}: {why}"))
+            }
+            None if self.image_has_authorities => Ok(AUTHORITIES.to_owned()),
+            None => Err(format!("the image has no {AUTHORITIES}: name a caSecret")),
         }
     }
 
@@ -85,37 +108,15 @@ impl Inputs {
             }
         }
     }
-
-    /// What nginx says that it serves.
-    pub fn served(&self) -> String {
-        format!("{} {} {}", self.configuration.name(), self.purges.began, self.purges.last)
-    }
 }
 
-/// A parameter of nginx's configuration that means this text.
-///
-/// # Errors
-/// When there is no way to write it.
-pub fn quoted(text: &str) -> Result<String, String> {
-    if text.chars().any(char::is_control) {
-        return Err(format!("{text:?} has control characters"));
-    }
-    Ok(format!("\"{}\"", text.replace('\\', r"\\").replace('"', r#"\""#)))
-}
-
-/// The same where nginx would put variables in: a dollar sign cannot be written there.
-fn quoted_literally(text: &str) -> Result<String, String> {
-    match text.contains('$') {
-        true => Err(format!("{text:?} has a dollar sign")),
-        false => quoted(text),
-    }
-}
-
-/// An answer of one line.
-fn answer(status: u16, line: &str) -> Result<String, String> {
-    let line = quoted_literally(line)?;
-    let line = line.strip_suffix('"').unwrap_or(&line);
-    Ok(format!("            default_type text/plain;\n            return {status} {line}\\n\";\n"))
+/// A whole configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rendered {
+    /// What nginx reads.
+    pub text: String,
+    /// What nginx says when it serves just this.
+    pub served: String,
 }
 
 /// Listens on a port, in every way that this machine can.
@@ -131,7 +132,7 @@ fn listen(inputs: &Inputs, port: u16, how: &str) -> String {
 ///
 /// # Errors
 /// When some of it cannot be written, in words.
-pub fn render(inputs: &Inputs) -> Result<String, String> {
+pub fn render(inputs: &Inputs) -> Result<Rendered, String> {
     let configuration = &inputs.configuration;
     let mut text = format!(
         "\
@@ -139,6 +140,7 @@ pub fn render(inputs: &Inputs) -> Result<String, String> {
 daemon off;
 worker_processes auto;
 worker_rlimit_nofile 65536;
+worker_shutdown_timeout 1h;
 pid {RUN_FOLDER}/nginx.pid;
 error_log stderr warn;
 
@@ -164,7 +166,7 @@ http {{
     map_hash_max_size 4096;
     variables_hash_max_size 2048;
 ",
-        name = configuration.name(),
+        name = inputs.name,
         purged = inputs.purges.last,
     );
     if let Some(cache) = &configuration.cache {
@@ -174,10 +176,12 @@ http {{
     for (number, route) in configuration.routes.iter().enumerate() {
         text.push_str(&upstream(inputs, number, route));
     }
-    text.push_str(&health_server(inputs));
-    text.push_str(&server(inputs)?);
+    let server = server(inputs)?;
+    let served = short_hash(&format!("{text}{server}"));
+    text.push_str(&health_server(inputs, &served));
+    text.push_str(&server);
     text.push_str("}\n");
-    Ok(text)
+    Ok(Rendered { text, served })
 }
 
 fn cache_settings(cache: &Cache) -> String {
@@ -196,11 +200,10 @@ fn cache_settings(cache: &Cache) -> String {
 fn purge_map(purges: &Purges) -> Result<String, String> {
     let value = |number: u64| quoted_literally(&format!("{}/{number}", purges.began));
     let mut text = format!("    map $uri $cdn_purged {{\n        default {};\n", value(purges.everything)?);
-    // nginx compares these without regard to case: then the larger number counts for all.
+    // nginx compares these without regard to the case of ASCII letters.
     let mut paths: BTreeMap<String, u64> = BTreeMap::new();
     for path in purges.purged.iter().flat_map(|purged| &purged.paths) {
-        let number = paths.entry(path.to_lowercase()).or_default();
-        *number = purges.number_for(path).max(*number);
+        paths.insert(path.to_ascii_lowercase(), purges.number_for(path));
     }
     for (path, number) in &paths {
         let _ = writeln!(text, "        {} {};", quoted(path)?, value(*number)?);
@@ -244,7 +247,12 @@ fn upstream(inputs: &Inputs, number: usize, route: &Route) -> String {
     text
 }
 
-fn health_server(inputs: &Inputs) -> String {
+fn health_server(inputs: &Inputs, served: &str) -> String {
+    // Who was promised HTTPS is not sent to a pod that has never had a certificate.
+    let ready = match inputs.configuration.tls && inputs.certificate.is_none() {
+        true => r#"503 "no certificate yet\n""#,
+        false => r#"200 "ok\n""#,
+    };
     format!(
         "
     server {{
@@ -253,13 +261,15 @@ fn health_server(inputs: &Inputs) -> String {
         location = /healthz {{
             return 200 \"ok\\n\";
         }}
+        location = /readyz {{
+            return {ready};
+        }}
         location = /served {{
             return 200 \"{served}\";
         }}
     }}
 ",
         listen = listen(inputs, HEALTH_PORT, ""),
-        served = inputs.served(),
     )
 }
 
@@ -280,12 +290,16 @@ fn server(inputs: &Inputs) -> Result<String, String> {
         );
     }
     text.push_str("        set $cdn_source -;\n");
-    let mut has_default = false;
-    for (number, route) in configuration.routes.iter().enumerate() {
-        has_default |= route.condition.is_none();
+    let routes = || configuration.routes.iter().enumerate();
+    // The default comes last, as an expression that everything matches: what is nested in a location
+    // without one would be looked at before the other sources.
+    for (number, route) in routes().filter(|(_, route)| route.condition.is_some()) {
         text.push_str(&location(inputs, number, route)?);
     }
-    if !has_default {
+    let default = routes().find(|(_, route)| route.condition.is_none());
+    if let Some((number, route)) = default {
+        text.push_str(&location(inputs, number, route)?);
+    } else {
         let (status, why) = match (configuration.role, configuration.routes.is_empty()) {
             (Role::Cache, true) => {
                 (502, format!("{} has no origin yet: add one to its sources", configuration.cluster))
@@ -298,171 +312,18 @@ fn server(inputs: &Inputs) -> Result<String, String> {
     Ok(text)
 }
 
-/// The paths of one route.
-fn location(inputs: &Inputs, number: usize, route: &Route) -> Result<String, String> {
-    let matching = match &route.condition {
-        Some(condition) => format!("~ {}", quoted(condition)?),
-        None => "/".to_owned(),
-    };
-    let passing = passing_on(inputs, number, route)?;
-    let mut text = format!("        location {matching} {{\n");
-    match &inputs.configuration.cache {
-        None => text.push_str(&passing),
-        Some(cache) => {
-            let with_condition = cache.ttls.iter().filter(|ttl| ttl.path_condition.is_some());
-            for ttl in with_condition {
-                let condition = quoted(ttl.path_condition.as_deref().unwrap_or_default())?;
-                let _ = writeln!(text, "            location ~ {condition} {{");
-                text.push_str(&passing);
-                text.push_str(&valid(ttl));
-                text.push_str("            }\n");
-            }
-            text.push_str(&passing);
-            cache
-                .ttls
-                .iter()
-                .filter(|ttl| ttl.path_condition.is_none())
-                .for_each(|ttl| text.push_str(&valid(ttl)));
-        }
-    }
-    text.push_str("        }\n");
-    let why = inputs.problem(route).unwrap_or_else(|| "it did not answer".to_owned());
-    let line = answer(502, &format!("source {}: {why}", route.name))?;
-    let _ = write!(text, "        location @failed_{number} {{\n{line}        }}\n");
-    Ok(text)
-}
-
-fn valid(ttl: &Ttl) -> String {
-    let statuses: Vec<_> = ttl.statuses.iter().map(ToString::to_string).collect();
-    let statuses = if statuses.is_empty() { "any".to_owned() } else { statuses.join(" ") };
-    format!("            proxy_cache_valid {statuses} {}s;\n", ttl.seconds)
-}
-
-/// How a request goes on to its source.
-fn passing_on(inputs: &Inputs, number: usize, route: &Route) -> Result<String, String> {
-    let balancing = &inputs.configuration.balancing;
-    let upstream = upstream_name(number);
-    let mut text = format!(
-        "            set $cdn_source {name};
-            proxy_http_version 1.1;
-            proxy_set_header Connection \"\";
-            proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
-            proxy_set_header X-Forwarded-Proto $scheme;
-            proxy_connect_timeout {connect}ms;
-            proxy_read_timeout {read}s;
-            proxy_send_timeout {read}s;
-            proxy_next_upstream error timeout;
-            proxy_next_upstream_tries {tries};
-            error_page 502 504 @failed_{number};
-",
-        name = quoted_literally(&route.name)?,
-        connect = balancing.connect_timeout_milliseconds,
-        read = balancing.read_timeout_seconds,
-        tries = balancing.tries,
-    );
-    let mut scheme = "http";
-    match &route.target {
-        Target::Pods { .. } => text.push_str("            proxy_set_header Host $http_host;\n"),
-        Target::Origin(origin) => {
-            let host = origin.host_header.clone().unwrap_or_else(|| match origin.port {
-                Some(port) => format!("{}:{port}", origin.host),
-                None => origin.host.clone(),
-            });
-            let _ = writeln!(text, "            proxy_set_header Host {};", quoted_literally(&host)?);
-            if origin.scheme == Scheme::Https {
-                scheme = "https";
-                let name = origin.tls.server_name.as_ref().unwrap_or(&origin.host);
-                let _ = write!(
-                    text,
-                    "            proxy_ssl_server_name on;\n            proxy_ssl_name {};\n",
-                    quoted_literally(name)?
-                );
-                if !origin.tls.insecure_skip_verify {
-                    let authorities = match &origin.tls.ca_secret {
-                        Some(secret) => format!("{}/ca.crt", layout::authority_folder(secret)),
-                        None => "/etc/ssl/certs/ca-certificates.crt".to_owned(),
-                    };
-                    // Without them nginx would refuse the whole file.
-                    if inputs.problem(route).is_none() {
-                        let _ = write!(
-                            text,
-                            "            proxy_ssl_verify on;\n            proxy_ssl_verify_depth 5;\n            proxy_ssl_trusted_certificate {};\n",
-                            quoted_literally(&authorities)?
-                        );
-                    }
-                }
-            }
-        }
-    }
-    match &inputs.configuration.cache {
-        Some(cache) => text.push_str(&caching(cache)),
-        None => text.push_str("            proxy_max_temp_file_size 0;\n"),
-    }
-    let _ = writeln!(text, "            proxy_pass {scheme}://{upstream};");
-    Ok(text)
-}
-
-fn caching(cache: &Cache) -> String {
-    let has = |part| cache.key.contains(&part);
-    // A request's own line has no spaces, so no two different requests have the same key.
-    let mut key = vec!["$cdn_purged"];
-    if has(KeyPart::Scheme) {
-        key.push("$scheme");
-    }
-    if has(KeyPart::Host) {
-        key.push("$host");
-    }
-    if cache.slice_size.is_some() {
-        key.push("$slice_range");
-    }
-    key.push(if has(KeyPart::Query) { "$request_uri" } else { "$uri" });
-    let mut text = format!(
-        "            proxy_cache cdn;\n            proxy_cache_key \"{}\";\n            proxy_cache_revalidate on;\n",
-        key.join(" ")
-    );
-    if cache.override_origin {
-        text.push_str("            proxy_ignore_headers Cache-Control Expires X-Accel-Expires;\n");
-    }
-    let mut stale = Vec::new();
-    if cache.stale_while_revalidate {
-        stale.push("updating");
-        text.push_str("            proxy_cache_background_update on;\n");
-    }
-    if cache.stale_if_error {
-        stale.extend(["error", "timeout", "http_500", "http_502", "http_503", "http_504"]);
-    }
-    if !stale.is_empty() {
-        let _ = writeln!(text, "            proxy_cache_use_stale {};", stale.join(" "));
-    }
-    if cache.request_collapsing {
-        text.push_str(
-            "            proxy_cache_lock on;\n            proxy_cache_lock_timeout 1h;\n            proxy_cache_lock_age 1h;\n",
-        );
-    }
-    if let Some(size) = cache.slice_size.as_deref().and_then(layout::bytes) {
-        let _ = write!(
-            text,
-            "            slice {}k;\n            proxy_set_header Range $slice_range;\n",
-            size >> 10
-        );
-    }
-    text.push_str(
-        "            add_header X-Cache-Status $upstream_cache_status always;\n            add_header X-Served-By $hostname always;\n",
-    );
-    text
-}
-
 #[cfg(test)]
 mod tests {
-    use rstest::rstest;
     use serde_json::json;
 
     use super::*;
 
     fn inputs(configuration: serde_json::Value) -> Inputs {
         let cluster: crate::api::CdnCluster = serde_json::from_value(configuration).unwrap();
+        let configuration = Configuration::of(&cluster);
         Inputs {
-            configuration: Configuration::of(&cluster),
+            name: configuration.name(),
+            configuration,
             purges: Purges::default(),
             pods: BTreeMap::from([(
                 "cache-live".to_owned(),
@@ -470,6 +331,7 @@ mod tests {
             )]),
             addresses: BTreeMap::from([("origin.example".to_owned(), vec!["192.0.2.1".parse().unwrap()])]),
             authorities: BTreeMap::new(),
+            image_has_authorities: true,
             certificate: None,
             has_ipv6: false,
         }
@@ -485,7 +347,7 @@ mod tests {
             {"name": "cache-live", "pathCondition": "^/live/"},
             {"name": "cache-vod", "pathCondition": "^/vod/"},
         ]})));
-        insta::assert_snapshot!(render(&inputs).unwrap());
+        insta::assert_snapshot!(render(&inputs).unwrap().text);
         assert_eq!(inputs.problems()["cache-vod"], "none of its pods is ready");
     }
 
@@ -508,29 +370,46 @@ mod tests {
         })));
         inputs.purges.include("u1", &["/A.mp4".to_owned()], None);
         inputs.purges.include("u2", &[], Some("/old/"));
-        insta::assert_snapshot!(render(&inputs).unwrap());
+        insta::assert_snapshot!(render(&inputs).unwrap().text);
     }
 
     #[test]
     fn a_cache_without_sources_names_what_it_lacks() {
-        let text = render(&inputs(cluster(json!({"role": "cache", "sources": []})))).unwrap();
+        let text = render(&inputs(cluster(json!({"role": "cache", "sources": []})))).unwrap().text;
         assert!(text.contains(r#"return 502 "c has no origin yet: add one to its sources\n";"#), "{text}");
-        let text = render(&inputs(cluster(json!({"role": "balancer", "sources": []})))).unwrap();
+        let text = render(&inputs(cluster(json!({"role": "balancer", "sources": []})))).unwrap().text;
         assert!(text.contains(r#"return 404 "no source of c is for this path\n";"#), "{text}");
     }
 
-    #[rstest]
-    #[case::quotes(r#"a"; } server { listen 1; } #"#, r#""a\"; } server { listen 1; } #""#)]
-    #[case::backslashes(r"\.ts$", r#""\\.ts$""#)]
-    #[case::a_backslash_at_the_end(r"a\\", r#""a\\\\""#)]
-    fn what_is_quoted_stays_one_parameter(#[case] text: &str, #[case] expected: &str) {
-        assert_eq!(quoted(text).unwrap(), expected);
+    #[test]
+    fn whatever_changes_nginx_says_that_it_serves_something_else() {
+        let mut inputs = inputs(cluster(json!({"role": "balancer", "sources": [{"name": "cache-live"}]})));
+        let before = render(&inputs).unwrap();
+        assert!(before.text.contains(&format!("return 200 \"{}\";", before.served)), "{before:?}");
+        inputs.pods.get_mut("cache-live").unwrap().pop();
+        assert_ne!(render(&inputs).unwrap().served, before.served);
     }
 
     #[test]
-    fn what_cannot_be_quoted_is_refused() {
-        quoted("a\nb").unwrap_err();
-        quoted_literally("$host").unwrap_err();
+    fn a_source_without_authorities_is_told_and_changes_no_other() {
+        let origin = |name: &str, scheme: &str| json!({"name": name, "pathCondition": name, "origin": {"scheme": scheme, "host": "origin.example"}});
+        let sources = json!([origin("plain", "http"), origin("secure", "https")]);
+        let inputs = Inputs {
+            image_has_authorities: false,
+            ..inputs(cluster(json!({"role": "cache", "sources": sources})))
+        };
+        let problems = inputs.problems();
+        assert!(problems["secure"].ends_with("name a caSecret") && problems.len() == 1, "{problems:?}");
+        assert!(!render(&inputs).unwrap().text.contains("proxy_ssl_trusted_certificate"));
+    }
+
+    #[test]
+    fn who_was_promised_https_is_not_sent_to_a_pod_without_a_certificate() {
+        let mut inputs =
+            inputs(cluster(json!({"role": "balancer", "sources": [], "tls": {"secretName": "s"}})));
+        assert!(render(&inputs).unwrap().text.contains("return 503 \"no certificate yet"));
+        inputs.certificate = Some("/run/cdn/tls-1".to_owned());
+        assert!(!render(&inputs).unwrap().text.contains("503"));
     }
 
     #[test]
@@ -539,6 +418,7 @@ mod tests {
         purges.include("1", &["/a/x".to_owned(), "/A/X".to_owned()], None);
         purges.include("2", &[], Some("/a/"));
         purges.include("3", &[], Some("/a/y.z"));
+        purges.include("4", &["/É".to_owned()], None);
         let map = purge_map(&purges).unwrap();
         let lines: Vec<_> = map.lines().map(str::trim).collect();
         assert_eq!(
@@ -547,6 +427,7 @@ mod tests {
                 "map $uri $cdn_purged {",
                 r#"default "T/0";"#,
                 r#""/a/x" "T/2";"#,
+                r#""/É" "T/4";"#,
                 r#""~^/a/y\\.z" "T/3";"#,
                 r#""~^/a/" "T/2";"#,
                 "}",
