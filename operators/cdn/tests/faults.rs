@@ -101,10 +101,11 @@ fn scenario() -> Scenario {
                     .unwrap();
             },
             |stage| async move {
-                let deployment = stage.api::<Deployment>().get("front-deployment").await.unwrap();
-                let generation = stage.api::<CdnCluster>().get("front").await.unwrap();
-                deployment.spec.unwrap().replicas == Some(4)
-                    && generation.status.unwrap().observed_generation == generation.metadata.generation
+                // After a failure it is told to be deploying before there is anything deployed.
+                let deployment = stage.api::<Deployment>().get_opt("front-deployment").await.unwrap();
+                let front = stage.api::<CdnCluster>().get("front").await.unwrap();
+                deployment.is_some_and(|deployment| deployment.spec.unwrap().replicas == Some(4))
+                    && front.status.unwrap().observed_generation == front.metadata.generation
             },
         )
 }
