@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::{
-    core::v1::{Namespace as Object, ServiceAccount},
+    core::v1::{Namespace as Object, Service, ServiceAccount},
     rbac::v1::PolicyRule,
 };
 use kube::{
     Api, Client, Resource as _,
-    api::{ObjectMeta, PostParams},
+    api::{DeleteParams, ListParams, ObjectMeta, PostParams},
 };
 
 use crate::{
@@ -92,6 +92,17 @@ impl Namespace {
     /// The events of this namespace: those that there are, and from now on every new one.
     pub async fn events(&self) -> Result<EventCapture> {
         EventCapture::start(self.access.harness()?, &self.name).await
+    }
+
+    /// Deletes the Services of this namespace: there are only so many addresses for them, and
+    /// whoever makes hundreds of namespaces would use them up.
+    pub(crate) async fn release_addresses(&self) -> Result<()> {
+        let services: Api<Service> = Api::namespaced(self.access.harness()?, &self.name);
+        services
+            .delete_collection(&DeleteParams::default(), &ListParams::default())
+            .await
+            .map(drop)
+            .map_err(Error::api(format!("delete the Services of namespace {}", self.name)))
     }
 
     /// This moment in the sequence of requests.

@@ -231,13 +231,10 @@ impl Runner<'_> {
         }
         let (writes, reads) = (run.counted.writes(), run.counted.reads());
         drop(run);
-        Ok(Outcome {
-            symptom,
-            state: State::of(&namespace.client()?, namespace.name(), &self.kinds).await?,
-            deleted: deletions(&identity, &mark).await?,
-            writes,
-            reads,
-        })
+        let state = State::of(&namespace.client()?, namespace.name(), &self.kinds).await?;
+        let deleted = deletions(&identity, &mark).await?;
+        namespace.release_addresses().await?;
+        Ok(Outcome { symptom, state, deleted, writes, reads })
     }
 }
 
