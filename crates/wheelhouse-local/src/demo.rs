@@ -95,7 +95,10 @@ impl Demo {
         for manifest in &self.samples {
             taken_from(manifest, source).apply(client).await?;
         }
-        wait_until_samples_are_ready(client, &self.samples).await?;
+        wait_until_available(client, &self.samples).await?;
+        let of_operators: Vec<_> =
+            self.samples.iter().filter(|sample| self.is_of_an_operator(sample)).collect();
+        wait_until_ready(client, &of_operators).await?;
         let running = self.wait_until_running(client, &not_ours).await?;
         stage.done();
         Ok(running)
@@ -114,6 +117,13 @@ impl Demo {
         }
         stage.done();
         Ok(())
+    }
+
+    /// Whether a sample is of a kind that is installed; others, such as Services, are never ready.
+    fn is_of_an_operator(&self, sample: &Manifest) -> bool {
+        let crds = self.deploy.iter().filter(|manifest| manifest.kind() == "CustomResourceDefinition");
+        let mut kinds = crds.filter_map(|crd| crd.object.pointer("/spec/names/kind")?.as_str());
+        kinds.any(|kind| kind == sample.kind())
     }
 
     /// The namespaces that anything is installed into; samples that say none go to `default`.
@@ -197,7 +207,7 @@ async fn wait_until_available(client: &Client, manifests: &[Manifest]) -> Result
 }
 
 /// Every operator here says by the condition `Ready` when a resource is as it should be.
-async fn wait_until_samples_are_ready(client: &Client, samples: &[Manifest]) -> Result<()> {
+async fn wait_until_ready(client: &Client, samples: &[&Manifest]) -> Result<()> {
     let begun = Instant::now();
     for sample in samples {
         loop {
@@ -353,6 +363,16 @@ mod tests {
             }),
             object
         );
+    }
+
+    #[test]
+    fn only_what_operators_look_after_is_said_to_be_ready() {
+        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let demo = Demo::read(&tree).unwrap();
+        let of_operators = demo.samples.iter().filter(|sample| demo.is_of_an_operator(sample));
+        let kinds: BTreeSet<_> = of_operators.map(Manifest::kind).collect();
+        assert!(kinds.contains("Gordon") && kinds.contains("CdnCluster"), "{kinds:?}");
+        assert!(!kinds.contains("ConfigMap") && !kinds.contains("Deployment"), "{kinds:?}");
     }
 
     #[test]
