@@ -141,6 +141,10 @@ impl Counted {
                 _ => {}
             }
         }
+        if fault != Fault::LoseAnswer {
+            // It never takes effect, so nobody would say that it has.
+            self.write_is_done();
+        }
         fault
     }
 }
@@ -197,5 +201,25 @@ impl Interposer {
     pub(crate) fn cut(&self) {
         self.proxy.disturb(|_, _| Fault::LoseRequest);
         self.proxy.break_connections();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_to_crash_at_a_write_that_is_refused_crashes_all_the_same() {
+        let crash = Disturbance::CrashIntoThePast(1, Duration::ZERO);
+        for trouble in [Disturbance::RefuseWrite(1, 409), Disturbance::LoseWrite(1)] {
+            let counted = Counted::new(Schedule(vec![crash.clone(), trouble]));
+            counted.decide("POST", "/api/v1/namespaces/n/pods");
+            assert!(counted.take_alarm().is_some());
+        }
+        let counted = Counted::new(Schedule(vec![crash]));
+        counted.decide("POST", "/api/v1/namespaces/n/pods");
+        assert!(counted.take_alarm().is_none(), "not before the write took effect");
+        counted.write_is_done();
+        assert!(counted.take_alarm().is_some());
     }
 }
