@@ -1,7 +1,7 @@
 //! From what is wanted and what is known to nginx's configuration. Pure.
 //!
 //! Invariants:
-//! - Text that a person wrote becomes configuration through [`quoting`] only.
+//! - Text that a person wrote becomes configuration through `quoting` only.
 //! - What is wrong with one source is said by its own paths, and changes no other's.
 //! - The same inputs give the same text.
 
