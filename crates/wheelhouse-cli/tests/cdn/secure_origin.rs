@@ -31,6 +31,7 @@ data:
     error_log /dev/stderr warn;
     events {{}}
     http {{
+      access_log /dev/stdout;
       client_body_temp_path /tmp/a; proxy_temp_path /tmp/b; fastcgi_temp_path /tmp/c; uwsgi_temp_path /tmp/d; scgi_temp_path /tmp/e;
       ssl_certificate /certificate/tls.crt;
       ssl_certificate_key /certificate/tls.key;
