@@ -25,6 +25,15 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// What a container must say of itself where only restricted pods may run.
 const RESTRICTED: &str = "{runAsNonRoot: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}";
 
+/// What every nginx that is no CDN has to be told, as part of a ConfigMap.
+const NGINX: &str = "    daemon off;
+    pid /tmp/nginx.pid;
+    error_log /dev/stderr warn;
+    events {}
+    http {
+      access_log /dev/stdout;
+      client_body_temp_path /tmp/a; proxy_temp_path /tmp/b; fastcgi_temp_path /tmp/c; uwsgi_temp_path /tmp/d; scgi_temp_path /tmp/e;";
+
 /// Two origin servers, each of which says on every path which one it is.
 fn origin(name: &str) -> String {
     let slow = "x".repeat(2000);
@@ -35,13 +44,7 @@ kind: ConfigMap
 metadata: {{name: {name}}}
 data:
   nginx.conf: |
-    daemon off;
-    pid /tmp/nginx.pid;
-    error_log /dev/stderr warn;
-    events {{}}
-    http {{
-      access_log /dev/stdout;
-      client_body_temp_path /tmp/a; proxy_temp_path /tmp/b; fastcgi_temp_path /tmp/c; uwsgi_temp_path /tmp/d; scgi_temp_path /tmp/e;
+{NGINX}
       server {{
         listen 8080;
         default_type text/plain;

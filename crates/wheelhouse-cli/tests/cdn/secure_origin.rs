@@ -1,7 +1,7 @@
 //! Origins that speak TLS: asked only if they are who they say.
 
 use super::{
-    CLUSTER, Cdn, MINUTE, RESTRICTED,
+    CLUSTER, Cdn, MINUTE, NGINX, RESTRICTED,
     support::{eventually, http},
 };
 
@@ -26,13 +26,7 @@ kind: ConfigMap
 metadata: {{name: secure}}
 data:
   nginx.conf: |
-    daemon off;
-    pid /tmp/nginx.pid;
-    error_log /dev/stderr warn;
-    events {{}}
-    http {{
-      access_log /dev/stdout;
-      client_body_temp_path /tmp/a; proxy_temp_path /tmp/b; fastcgi_temp_path /tmp/c; uwsgi_temp_path /tmp/d; scgi_temp_path /tmp/e;
+{NGINX}
       ssl_certificate /certificate/tls.crt;
       ssl_certificate_key /certificate/tls.key;
       server {{

@@ -56,10 +56,16 @@ pub(crate) fn take_authorities(secret: &Path, run: &Path) -> Result<String, Stri
     Ok(copy.to_string_lossy().into_owned())
 }
 
+/// All of it or nothing, and only once: nginx may be reading it.
 fn write(path: &Path, content: &[u8]) -> std::io::Result<()> {
     use std::io::Write as _;
+    if fs::read(path).is_ok_and(|known| known == content) {
+        return Ok(());
+    }
+    let new = path.with_extension("new");
     let mut options = fs::OpenOptions::new();
-    options.create(true).write(true).truncate(true).mode(0o600).open(path)?.write_all(content)
+    options.create(true).write(true).truncate(true).mode(0o600).open(&new)?.write_all(content)?;
+    fs::rename(&new, path)
 }
 
 /// The folder of the certificate that a configuration names.
@@ -95,6 +101,10 @@ mod tests {
         let authority = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap().cert.pem();
         put(&authority);
         assert_eq!(fs::read_to_string(take().unwrap()).unwrap(), authority);
+        let copy = fs::File::options().write(true).open(take().unwrap()).unwrap();
+        copy.set_modified(std::time::UNIX_EPOCH).unwrap();
+        let modified = fs::metadata(take().unwrap()).unwrap().modified().unwrap();
+        assert_eq!(modified, std::time::UNIX_EPOCH, "what nginx may be reading is left alone");
     }
 
     #[test]
