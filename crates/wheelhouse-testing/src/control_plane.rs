@@ -3,9 +3,14 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
-use kube::Client;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams},
+};
 use tokio::sync::OnceCell;
 
 use crate::{
@@ -15,6 +20,9 @@ use crate::{
     requests::{Mark, Requests},
     servers::Servers,
 };
+
+/// A kind that was registered is served a moment later.
+const SERVED_WITHIN: Duration = Duration::from_secs(30);
 
 static SHARED: OnceCell<Result<ControlPlane, Arc<Error>>> = OnceCell::const_new();
 
@@ -55,6 +63,24 @@ impl ControlPlane {
         Namespace::create(Arc::clone(&self.access), purpose).await
     }
 
+    /// Registers kinds, unless they are there, and waits until they are served.
+    ///
+    /// # Errors
+    /// When the API server refuses one.
+    pub async fn install(&self, crds: &[CustomResourceDefinition]) -> Result<()> {
+        let api: Api<CustomResourceDefinition> = Api::all(self.access.harness()?);
+        for crd in crds {
+            let name = crd.metadata.name.clone().unwrap_or_default();
+            match api.create(&PostParams::default(), crd).await {
+                Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+                created => drop(created.map_err(Error::api(format!("register {name}")))?),
+            }
+            let served = wait_until_served(self.access.harness()?, crd).await;
+            served.map_err(Error::api(format!("list what {name} registered")))?;
+        }
+        Ok(())
+    }
+
     /// A client of the administrator, `kubernetes-admin`, who may do everything.
     pub fn client(&self) -> Result<Client> {
         access::client(self.access.admin())
@@ -86,5 +112,21 @@ impl ControlPlane {
     /// The processes of etcd and the API server.
     pub fn pids(&self) -> [u32; 2] {
         self.servers.pids()
+    }
+}
+
+async fn wait_until_served(client: Client, crd: &CustomResourceDefinition) -> kube::Result<()> {
+    let spec = &crd.spec;
+    let version = spec.versions.iter().find(|version| version.storage).map_or("", |version| &version.name);
+    let kind = GroupVersionKind::gvk(&spec.group, version, &spec.names.kind);
+    let resource = ApiResource::from_gvk_with_plural(&kind, &spec.names.plural);
+    let objects: Api<DynamicObject> = Api::all_with(client, &resource);
+    let begun = Instant::now();
+    loop {
+        match objects.list(&ListParams::default().limit(1)).await {
+            Ok(_) => return Ok(()),
+            Err(error) if begun.elapsed() > SERVED_WITHIN => return Err(error),
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
     }
 }

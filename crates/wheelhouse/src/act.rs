@@ -4,6 +4,7 @@
 //! answer is in the cache before anybody reads again.
 
 mod apply;
+mod certify;
 mod children;
 mod delete;
 pub(crate) mod events;
@@ -121,6 +122,7 @@ impl Actor<'_> {
             Step::Exec(exec) => self.exec(exec).await,
             Step::Update { target, fields } => self.update(target, fields).await,
             Step::EnsureSecret(secret) => self.ensure_secret(secret).await,
+            Step::Certify(certify) => self.certify(certify).await,
             Step::AddFinalizer(name) => self.add_finalizer(name).await,
             Step::RemoveFinalizer(name) => self.remove_finalizer(name).await,
             Step::Adopt { target } => self.adopt(target).await,

@@ -8,6 +8,13 @@
 //! authority is in the bundle for a while before it signs anything, and an old one stays
 //! until it expires; so at any time what is served is trusted by everybody who read
 //! the bundle within that while.
+//!
+//! That is for whoever reads the bundle again and again. Where programs read it only when they start, time
+//! alone does not tell who trusts whom: there [`Authorities`] are kept in a Secret by the step
+//! [`Certify`](crate::plan::Certify), and [`rotation`] decides on what is seen.
+
+pub(crate) mod kept;
+pub mod rotation;
 
 use std::time::Duration;
 
@@ -19,13 +26,15 @@ use rcgen::{
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
+pub use kept::{AUTHORITY_FILE, AuthoritySeen, CertificateSeen, Files, ISSUED, Issued, LeafSeen, digest};
+
 use crate::error::{Category, Error, Result};
 
 /// Clocks differ.
 const BEFORE: Duration = Duration::from_secs(3600);
 
 /// How long certificates are good for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Validity {
     /// The authority. Default: a year.
     pub authority: Duration,
@@ -77,15 +86,95 @@ struct Former {
     until: Timestamp,
 }
 
-/// All that is needed to serve, and to go on serving.
+/// An authority, the one that comes after it, and those that were before it and are still trusted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Certificates {
+pub struct Authorities {
     name: String,
-    names: Vec<String>,
     authority: Pair,
     /// Trusted already, and not signing yet.
     next: Option<Pair>,
     former: Vec<Former>,
+}
+
+impl Authorities {
+    /// A new authority by that name.
+    ///
+    /// # Errors
+    /// When no key can be made.
+    pub fn new(name: &str, validity: Validity, now: Timestamp) -> Result<Self> {
+        let authority = authority(name, validity, now)?;
+        Ok(Self { name: name.to_owned(), authority, next: None, former: Vec::new() })
+    }
+
+    /// What signs.
+    pub fn signing(&self) -> &Pair {
+        &self.authority
+    }
+
+    /// What is trusted already, and will sign.
+    pub fn next(&self) -> Option<&Pair> {
+        self.next.as_ref()
+    }
+
+    /// Whether one that does not sign any more is still trusted.
+    pub fn has_former(&self) -> bool {
+        !self.former.is_empty()
+    }
+
+    /// What whoever checks has to trust, PEM. The same authorities make the same text, whichever of them signs.
+    pub fn bundle(&self) -> String {
+        let next = self.next.iter().map(|next| &next.certificate);
+        let former = self.former.iter().map(|former| &former.certificate);
+        let mut all: Vec<_> = [&self.authority.certificate].into_iter().chain(next).chain(former).collect();
+        all.sort();
+        all.into_iter().map(String::as_str).collect()
+    }
+
+    /// From now on another is trusted, too, which will sign later. Nothing changes if there is one.
+    ///
+    /// # Errors
+    /// When no key can be made.
+    pub fn announce(&mut self, validity: Validity, now: Timestamp) -> Result<()> {
+        if self.next.is_none() {
+            self.next = Some(authority(&self.name, validity, now)?);
+        }
+        Ok(())
+    }
+
+    /// The one that was announced signs from now on. The one before stays trusted.
+    pub fn hand_over(&mut self) {
+        if let Some(next) = self.next.take() {
+            let old = std::mem::replace(&mut self.authority, next);
+            self.former.push(Former { certificate: old.certificate, until: old.until });
+        }
+    }
+
+    /// Who does not sign any more is not trusted any more.
+    pub fn forget_former(&mut self) {
+        self.former.clear();
+    }
+
+    /// A certificate for these DNS names and addresses, for servers and clients alike.
+    ///
+    /// # Errors
+    /// When a name is none.
+    pub fn sign(
+        &self,
+        common_name: &str,
+        names: &[String],
+        validity: Validity,
+        now: Timestamp,
+    ) -> Result<Pair> {
+        leaf(&self.name, common_name, &self.authority, names, validity, now)
+    }
+}
+
+/// All that is needed to serve, and to go on serving.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Certificates {
+    #[serde(flatten)]
+    authorities: Authorities,
+    names: Vec<String>,
     leaf: Pair,
 }
 
@@ -95,16 +184,9 @@ impl Certificates {
     /// # Errors
     /// When a name is none.
     pub fn new(name: &str, names: &[String], validity: Validity, now: Timestamp) -> Result<Self> {
-        let authority = authority(name, validity, now)?;
-        let leaf = leaf(name, &authority, names, validity, now)?;
-        Ok(Self {
-            name: name.to_owned(),
-            names: names.to_vec(),
-            authority,
-            next: None,
-            former: Vec::new(),
-            leaf,
-        })
+        let authorities = Authorities::new(name, validity, now)?;
+        let leaf = authorities.sign(name, names, validity, now)?;
+        Ok(Self { authorities, names: names.to_vec(), leaf })
     }
 
     /// What has to be there now, for these names; the same if nothing has to change.
@@ -112,22 +194,23 @@ impl Certificates {
     /// # Errors
     /// When a name is none.
     pub fn at(&self, names: &[String], validity: Validity, now: Timestamp) -> Result<Self> {
+        let name = &self.authorities.name;
         // Nobody looked after it for too long: nothing is left that could be trusted.
-        if self.authority.until <= now {
-            return Self::new(&self.name, names, validity, now);
+        if self.authorities.authority.until <= now {
+            return Self::new(name, names, validity, now);
         }
         let mut new = self.clone();
-        new.former.retain(|former| former.until > now);
-        if new.next.is_none() && is_aging(&new.authority, now) {
-            new.next = Some(authority(&new.name, validity, now)?);
+        new.authorities.former.retain(|former| former.until > now);
+        if is_aging(&new.authorities.authority, now) {
+            new.authorities.announce(validity, now)?;
         }
         let is_spread = |next: &Pair| now >= later(next.made, validity.overlap);
-        if let Some(next) = new.next.take_if(|next| is_spread(next)) {
-            let old = std::mem::replace(&mut new.authority, next);
-            new.former.push(Former { certificate: old.certificate, until: old.until });
-            new.leaf = leaf(&new.name, &new.authority, names, validity, now)?;
-        } else if is_aging(&new.leaf, now) || new.names != names {
-            new.leaf = leaf(&new.name, &new.authority, names, validity, now)?;
+        let hands_over = new.authorities.next.as_ref().is_some_and(is_spread);
+        if hands_over {
+            new.authorities.hand_over();
+        }
+        if hands_over || is_aging(&new.leaf, now) || new.names != names {
+            new.leaf = new.authorities.sign(name, names, validity, now)?;
         }
         names.clone_into(&mut new.names);
         Ok(new)
@@ -140,16 +223,14 @@ impl Certificates {
 
     /// What whoever checks has to trust, PEM.
     pub fn bundle(&self) -> String {
-        let next = self.next.iter().map(|next| &next.certificate);
-        let former = self.former.iter().map(|former| &former.certificate);
-        [&self.authority.certificate].into_iter().chain(next).chain(former).map(String::as_str).collect()
+        self.authorities.bundle()
     }
 
     /// When something has to change, if nothing else does before.
     pub fn look_again(&self, validity: Validity) -> Timestamp {
-        let next = match &self.next {
+        let next = match &self.authorities.next {
             Some(next) => later(next.made, validity.overlap),
-            None => ages(&self.authority),
+            None => ages(&self.authorities.authority),
         };
         next.min(ages(&self.leaf))
     }
@@ -157,8 +238,11 @@ impl Certificates {
 
 /// From two thirds of its time on a certificate is replaced.
 fn ages(pair: &Pair) -> Timestamp {
-    let validity = pair.until.duration_since(pair.made).unsigned_abs();
-    later(pair.made, validity / 3 * 2)
+    two_thirds(pair.made, pair.until)
+}
+
+fn two_thirds(made: Timestamp, until: Timestamp) -> Timestamp {
+    later(made, until.duration_since(made).unsigned_abs() / 3 * 2)
 }
 
 fn is_aging(pair: &Pair, now: Timestamp) -> bool {
@@ -176,12 +260,19 @@ fn authority(name: &str, validity: Validity, now: Timestamp) -> Result<Pair> {
     Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem(), made: now, until })
 }
 
-fn leaf(name: &str, authority: &Pair, names: &[String], validity: Validity, now: Timestamp) -> Result<Pair> {
+fn leaf(
+    issuer: &str,
+    common_name: &str,
+    authority: &Pair,
+    names: &[String],
+    validity: Validity,
+    now: Timestamp,
+) -> Result<Pair> {
     let key = KeyPair::generate().map_err(cannot)?;
     let until = later(now, validity.leaf).min(authority.until);
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, name);
+    params.distinguished_name.push(DnType::CommonName, common_name);
     for name in names {
         params.subject_alt_names.push(match name.parse() {
             Ok(address) => SanType::IpAddress(address),
@@ -195,7 +286,7 @@ fn leaf(name: &str, authority: &Pair, names: &[String], validity: Validity, now:
     params.not_before = time_of(now) - BEFORE;
     params.not_after = time_of(until);
     let issuer_key = KeyPair::from_pem(&authority.key).map_err(cannot)?;
-    let issuer_params = authority_params(name, authority.made, authority.until)?;
+    let issuer_params = authority_params(issuer, authority.made, authority.until)?;
     let issuer = Issuer::new(issuer_params, issuer_key);
     let certificate = params.signed_by(&key, &issuer).map_err(cannot)?;
     Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem(), made: now, until })
@@ -257,12 +348,12 @@ mod tests {
     fn whoever_read_the_bundle_within_the_overlap_trusts_what_is_served() {
         let mut certificates = first(Timestamp::UNIX_EPOCH);
         let mut bundles = vec![(Timestamp::UNIX_EPOCH, certificates.bundle())];
-        let mut authorities = vec![certificates.authority.certificate.clone()];
+        let mut authorities = vec![certificates.authorities.authority.certificate.clone()];
         for hour in 1..250 {
             let now = later(Timestamp::UNIX_EPOCH, HOUR * hour);
             certificates = certificates.at(&names(), validity(), now).unwrap();
             assert!(certificates.leaf.until > now, "hour {hour}: it expired");
-            let signer = certificates.authority.certificate.clone();
+            let signer = certificates.authorities.authority.certificate.clone();
             if authorities.last() != Some(&signer) {
                 authorities.push(signer.clone());
             }
@@ -274,7 +365,7 @@ mod tests {
             bundles.push((now, certificates.bundle()));
         }
         assert!(authorities.len() >= 3, "{}", authorities.len());
-        assert!(certificates.former.len() <= 1, "what expired is not trusted any more");
+        assert!(certificates.authorities.former.len() <= 1, "what expired is not trusted any more");
     }
 
     #[test]
@@ -291,7 +382,9 @@ mod tests {
         let certificates = first(Timestamp::UNIX_EPOCH);
         let now = later(Timestamp::UNIX_EPOCH, HOUR * 500);
         let anew = certificates.at(&names(), validity(), now).unwrap();
-        assert!(anew.leaf.until > now && !anew.bundle().contains(&certificates.authority.certificate));
+        assert!(
+            anew.leaf.until > now && !anew.bundle().contains(&certificates.authorities.authority.certificate)
+        );
     }
 
     #[test]

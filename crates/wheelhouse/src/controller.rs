@@ -28,7 +28,7 @@ use crate::{
     exclusion::Exclusion,
     key::Key,
     kind::{Kind, is_namespaced},
-    metrics::Metrics,
+    metrics::{Metrics, ResourceMetrics},
     operator::Operator,
     queue::QueueSettings,
     triggers::Predicate,
@@ -69,6 +69,7 @@ pub struct Controller<O: Operator> {
     external: Vec<BoxStream<'static, Key>>,
     exclusion: Option<(Exclusion, SharedKey<O::Resource>)>,
     declared: Vec<Declared>,
+    metrics: Option<ResourceMetrics<O::Resource>>,
 }
 
 /// The key under which a resource must not be worked on together with others.
@@ -98,6 +99,7 @@ impl<O: Operator> Controller<O> {
             external: Vec::new(),
             exclusion: None,
             declared: Declared::resource(&resource),
+            metrics: None,
         }
     }
 
@@ -263,6 +265,14 @@ impl<O: Operator> Controller<O> {
         key: impl Fn(&O::Resource) -> Key + Send + Sync + 'static,
     ) -> Self {
         self.exclusion = Some((exclusion.clone(), Arc::new(key)));
+        self
+    }
+
+    /// What `/metrics` tells of each resource, besides what it tells of every controller. Of a resource that is
+    /// gone nothing is told.
+    #[must_use]
+    pub fn metrics(mut self, metrics: ResourceMetrics<O::Resource>) -> Self {
+        self.metrics = Some(metrics);
         self
     }
 

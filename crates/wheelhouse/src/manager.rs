@@ -56,6 +56,7 @@ pub struct Manager {
     agents: Vec<Agent>,
     webhooks: Webhooks,
     metrics: Metrics,
+    is_for_its_own_namespace: bool,
 }
 
 impl Manager {
@@ -71,6 +72,7 @@ impl Manager {
             agents: Vec::new(),
             webhooks: Webhooks::new(),
             metrics: Metrics::default(),
+            is_for_its_own_namespace: false,
         }
     }
 
@@ -118,6 +120,14 @@ impl Manager {
         self
     }
 
+    /// Looks at the namespace that it runs in (`MY_POD_NAMESPACE`) and at no other, unless it is told
+    /// which, or to look at all of them with `--cluster-wide`.
+    #[must_use]
+    pub fn looks_at_its_own_namespace(mut self) -> Self {
+        self.is_for_its_own_namespace = true;
+        self
+    }
+
     /// What `/metrics` shows; an operator may add its own.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
@@ -125,12 +135,8 @@ impl Manager {
 
     /// The program: reads the command line and does what it says.
     pub fn main(self) -> ExitCode {
-        let command = settings::command(&self.name, &self.version);
-        let mut arguments: Vec<_> = std::env::args_os().collect();
-        // Without any verb it runs, configured by its environment.
-        if arguments.len() == 1 {
-            arguments.push("run".into());
-        }
+        let command = settings::command(&self.name, &self.version, self.is_for_its_own_namespace);
+        let arguments = settings::with_verb(std::env::args_os());
         let outcome = match CommandLine::from_arg_matches(&command.get_matches_from(arguments)) {
             Ok(line) => self.carry_out(line.verb),
             Err(error) => error.exit(),
@@ -197,6 +203,7 @@ impl Manager {
             rules: self.rules(),
             agents: &self.agents,
             webhooks: &self.webhooks,
+            is_for_its_own_namespace: self.is_for_its_own_namespace,
         }
     }
 
@@ -258,7 +265,8 @@ impl Manager {
         if let Some(serving) = self.serving_webhooks(&reading, &config, &settings) {
             serving.start(finished.clone()).await?;
         }
-        let cache = Arc::new(Cache::new(reading.clone(), Namespaces::only(&settings.namespaces)));
+        let namespaces = self.namespaces(&config, &settings);
+        let cache = Arc::new(Cache::new(reading.clone(), Namespaces::only(&namespaces)));
         let identity = format!("{}_{:08x}", host_name(), rand::random::<u32>());
         for controller in &mut self.controllers {
             if let Some(workers) = settings.workers {
@@ -313,6 +321,15 @@ impl Manager {
         connect(config.clone(), fence, &self.metrics).map_err(|error| {
             Error::new(Category::Unavailable, format!("cannot set up the connection: {error}"))
         })
+    }
+
+    /// Where it looks; nowhere in particular means everywhere.
+    fn namespaces(&self, config: &Config, settings: &RunSettings) -> Vec<String> {
+        let is_told = settings.cluster_wide || !settings.namespaces.is_empty();
+        if is_told || !self.is_for_its_own_namespace {
+            return settings.namespaces.clone();
+        }
+        vec![std::env::var(manifests::OWN_NAMESPACE).unwrap_or_else(|_| config.default_namespace.clone())]
     }
 
     fn serving_webhooks(&self, client: &Client, config: &Config, settings: &RunSettings) -> Option<Serving> {

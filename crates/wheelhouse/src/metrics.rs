@@ -1,5 +1,7 @@
 //! [`Metrics`]: under controller-runtime's names, so that dashboards and alerts
-//! that people have keep working.
+//! that people have keep working. [`ResourceMetrics`]: an operator's own.
+
+mod resources;
 
 use std::sync::{Arc, atomic::AtomicU64};
 
@@ -9,6 +11,9 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
+
+pub(crate) use resources::{Looks, OfResources};
+pub use resources::{ResourceMetrics, Samples};
 
 use crate::queue::Measured;
 
@@ -24,6 +29,7 @@ pub struct Metrics {
     reconcile_time: Family<ControllerLabels, Histogram>,
     max_concurrent: Family<ControllerLabels, Gauge>,
     active_workers: Family<ControllerLabels, Gauge>,
+    failing: Family<ControllerLabels, Gauge>,
     steps: Family<StepLabels, Counter>,
     depth: Family<QueueLabels, Gauge>,
     adds: Family<QueueLabels, Counter>,
@@ -100,6 +106,7 @@ impl Default for Metrics {
             reconcile_time: Family::new_with_constructor(histogram),
             max_concurrent: Family::default(),
             active_workers: Family::default(),
+            failing: Family::default(),
             steps: Family::default(),
             depth: Family::default(),
             adds: Family::default(),
@@ -150,6 +157,11 @@ impl Metrics {
             "controller_runtime_active_workers",
             "How many reconciles run now",
             self.active_workers.clone(),
+        );
+        registry.register(
+            "wheelhouse_failing_resources",
+            "Resources whose last reconcile failed",
+            self.failing.clone(),
         );
         registry.register(
             "wheelhouse_steps",
@@ -231,6 +243,7 @@ impl Metrics {
             metrics: self.clone(),
             time: self.reconcile_time.get_or_create_owned(&labels),
             panics: self.reconcile_panics.get_or_create_owned(&labels),
+            failing: self.failing.get_or_create_owned(&labels),
             controller: controller.to_owned(),
         }
     }
@@ -279,6 +292,7 @@ pub(crate) struct ControllerMetrics {
     controller: String,
     pub(crate) time: Histogram,
     pub(crate) panics: Counter,
+    pub(crate) failing: Gauge,
 }
 
 impl ControllerMetrics {

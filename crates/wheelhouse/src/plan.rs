@@ -5,6 +5,7 @@
 //! destructive step, and it is the last: whatever else was decided on the same
 //! observation is done by then, and the next decision sees the world as it is.
 
+mod certify;
 mod conditions;
 mod event;
 mod step;
@@ -14,6 +15,7 @@ use std::{fmt, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use certify::{Certified, Certify, Leaf};
 pub use conditions::{Condition, ConditionStatus, Conditions};
 pub use event::{Event, EventType};
 pub use step::{Action, EnsureSecret, Exec, Guard, NoAction, Object, Reference, SecretValue, Step};

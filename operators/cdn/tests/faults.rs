@@ -6,15 +6,14 @@
 use cdn_operator::api::{CdnCluster, CdnPurge, State};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{
-    Api, Config, CustomResourceExt as _,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    Config, CustomResourceExt as _,
+    api::{Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use wheelhouse::manager::RunSettings;
 use wheelhouse_testing::{
-    ControlPlane, eventually,
+    ControlPlane,
     faults::{Disturbance, Scenario, Stage, Subject, Trial},
     specs::SpecTrial,
 };
@@ -111,20 +110,8 @@ fn scenario() -> Scenario {
 }
 
 async fn install() {
-    static CRDS: OnceCell<()> = OnceCell::const_new();
-    CRDS.get_or_init(|| async {
-        let client = ControlPlane::shared().await.unwrap().client().unwrap();
-        for crd in [CdnCluster::crd(), CdnPurge::crd()] {
-            Api::all(client.clone()).create(&PostParams::default(), &crd).await.unwrap();
-        }
-        eventually("the CRDs are served", async || {
-            let all = ListParams::default();
-            Api::<CdnCluster>::all(client.clone()).list(&all).await.is_ok()
-                && Api::<CdnPurge>::all(client.clone()).list(&all).await.is_ok()
-        })
-        .await;
-    })
-    .await;
+    let plane = ControlPlane::shared().await.unwrap();
+    plane.install(&[CdnCluster::crd(), CdnPurge::crd()]).await.unwrap();
 }
 
 fn subject() -> Subject {

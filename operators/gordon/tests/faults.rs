@@ -6,15 +6,14 @@
 use gordon_operator::api::{Gordon, GordonSpec, Gordons};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Api, Config, CustomResourceExt as _,
+    Config, CustomResourceExt as _,
     api::{ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
-use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use wheelhouse::manager::RunSettings;
 use wheelhouse_testing::{
-    ControlPlane, eventually,
+    ControlPlane,
     faults::{Disturbance, Scenario, Stage, Subject, Trial},
     specs::SpecTrial,
 };
@@ -61,16 +60,7 @@ fn scenario() -> Scenario {
 }
 
 async fn install() {
-    static CRD: OnceCell<()> = OnceCell::const_new();
-    CRD.get_or_init(|| async {
-        let client = ControlPlane::shared().await.unwrap().client().unwrap();
-        Api::all(client.clone()).create(&PostParams::default(), &Gordon::crd()).await.unwrap();
-        eventually("the CRD is served", async || {
-            Api::<Gordon>::all(client.clone()).list(&ListParams::default()).await.is_ok()
-        })
-        .await;
-    })
-    .await;
+    ControlPlane::shared().await.unwrap().install(&[Gordon::crd()]).await.unwrap();
 }
 
 fn subject() -> Subject {

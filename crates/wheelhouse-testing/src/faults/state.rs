@@ -21,7 +21,7 @@ const ASIDE: [&str; 5] = ["Event", "Lease", "ServiceAccount", "Role", "RoleBindi
 const METADATA_ASIDE: [&str; 6] =
     ["uid", "resourceVersion", "creationTimestamp", "managedFields", "selfLink", "generation"];
 
-/// A hash of what the SDK applied, which has the owner's UID in it.
+/// Hashes of what the SDK applied, which may have a UID in it.
 const APPLIED: &str = "wheelhouse.dev/applied";
 
 /// The objects of a namespace, by kind and name, normalised.
@@ -80,7 +80,7 @@ impl State {
                     metadata.remove(*field);
                 });
                 if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-                    annotations.remove(APPLIED);
+                    annotations.retain(|name, _| !name.starts_with(APPLIED));
                 }
             }
             if kind == "Service" {

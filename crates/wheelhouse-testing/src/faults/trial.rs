@@ -289,6 +289,11 @@ impl<'a> OneRun<'a> {
         if all_run { self.counted.quiet_for() } else { Duration::ZERO }
     }
 
+    /// Whether it wrote anything yet.
+    pub(crate) fn has_written(&self) -> bool {
+        self.counted.writes() > 0
+    }
+
     /// Whether it ended by itself, which it should not.
     pub(crate) fn has_died(&self) -> bool {
         self.running.iter().any(|(process, _)| process.has_ended())

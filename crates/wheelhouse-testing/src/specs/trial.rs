@@ -117,6 +117,7 @@ impl SpecTrial {
         let looking =
             Looking { run: &run, resources, kind: &kind, kinds: &kinds, client, namespace: namespace.name() };
         looking.apply(&self.resource).await.map_err(Error::api("apply the resource"))?;
+        looking.begun().await;
         let Some(before) = looking.settled().await? else {
             let problem = "it does not settle".to_owned();
             return Err(Error::Trial { subject: names.kind.clone(), problem });
@@ -161,6 +162,14 @@ impl Looking<'_> {
         let name = resource.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         let params = PatchParams::apply("somebody").force();
         self.resources.patch(name, &params, &Patch::Apply(object)).await
+    }
+
+    /// Waits until the operator has written something: on a busy machine it may be quiet because it has not begun.
+    async fn begun(&self) {
+        let began = Instant::now();
+        while !self.run.has_written() && began.elapsed() < PATIENCE {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// What there is once the operator has settled; nothing if it does not.

@@ -32,7 +32,7 @@ use crate::{
     error::{Category, Error, Result},
     key::Key,
     kind::Kind,
-    metrics::ControllerMetrics,
+    metrics::{ControllerMetrics, Looks, OfResources},
     mode::{self, Mode},
     operator::{Acting, Operator},
     plan::{Event, Plan, Reference, Step},
@@ -64,6 +64,8 @@ pub(crate) struct Running<O: Operator> {
     doubtful: Mutex<HashSet<Key>>,
     /// How keys failed the last time, where they did.
     failures: Mutex<HashMap<Key, Failure>>,
+    /// Where somebody wants to know when keys were last looked at.
+    looks: Option<Arc<Looks>>,
 }
 
 impl<O: Operator> Running<O> {
@@ -91,6 +93,11 @@ impl<O: Operator> Running<O> {
                 triggered.add(key, Priority::Child);
             }
         });
+        let looks = controller.metrics.as_ref().and_then(|metrics| metrics.looks_to_note());
+        if let Some(metrics) = controller.metrics {
+            let told = OfResources { metrics, lister: lister.clone() };
+            surroundings.metrics.with_registry(|registry| registry.register_collector(Box::new(told)));
+        }
         let reports_as = controller.reports_as.as_ref().unwrap_or(&field_manager);
         Arc::new(Self {
             events: Events::new(surroundings.acting.clone(), reports_as, &surroundings.instance),
@@ -102,6 +109,7 @@ impl<O: Operator> Running<O> {
             learned: Learned::default(),
             doubtful: Mutex::default(),
             failures: Mutex::default(),
+            looks,
             name: name.into(),
             kind,
             lister,
@@ -173,6 +181,9 @@ impl<O: Operator> Running<O> {
         match result {
             Ok(look_again_after) => {
                 let had_failed = self.failures.lock().remove(&key).is_some();
+                if let Some(looks) = &self.looks {
+                    looks.note(&key);
+                }
                 self.metrics.count(if look_again_after.is_some() { "requeue_after" } else { "success" });
                 taken.done(Finished::Done);
                 // What was observed knew of the failure, and a condition may say so still.
@@ -202,6 +213,9 @@ impl<O: Operator> Running<O> {
         }
         self.doubtful.lock().remove(key);
         self.failures.lock().remove(key);
+        if let Some(looks) = &self.looks {
+            looks.forget(key);
+        }
         self.queue.forget(key);
         Finished::Done
     }
@@ -498,6 +512,7 @@ impl<O: Operator> Work for Running<O> {
     }
 
     fn measure(&self) {
+        self.metrics.failing.set(i64::try_from(self.failures.lock().len()).unwrap_or(i64::MAX));
         self.queue.measure();
     }
 

@@ -19,6 +19,9 @@ use crate::{
     webhooks::Webhooks,
 };
 
+/// Where a pod of an operator learns its own namespace.
+pub(super) const OWN_NAMESPACE: &str = "MY_POD_NAMESPACE";
+
 /// What is installed of an operator.
 pub(super) struct Installation<'a> {
     pub(super) name: &'a str,
@@ -28,9 +31,18 @@ pub(super) struct Installation<'a> {
     pub(super) rules: Vec<PolicyRule>,
     pub(super) agents: &'a [Agent],
     pub(super) webhooks: &'a Webhooks,
+    pub(super) is_for_its_own_namespace: bool,
 }
 
 impl Installation<'_> {
+    /// Where the operator is to look; nowhere in particular means everywhere.
+    fn namespaces(&self, place: &Place) -> Vec<String> {
+        match self.is_for_its_own_namespace && place.namespaces.is_empty() && !place.cluster_wide {
+            true => vec![place.install_namespace.clone()],
+            false => place.namespaces.clone(),
+        }
+    }
+
     pub(super) fn crds(&self) -> Result<String> {
         documents(&self.crds)
     }
@@ -38,6 +50,7 @@ impl Installation<'_> {
     pub(super) fn rbac(&self, place: &Place) -> Result<String> {
         let mut text = String::new();
         let rules = &self.rules;
+        let namespaces = self.namespaces(place);
         for agent in self.agents {
             let mut role = self.object(None, json!({"rules": agent.rules()}));
             rename(&mut role, &agent.name);
@@ -47,12 +60,12 @@ impl Installation<'_> {
             json!([{"kind": "ServiceAccount", "name": self.name, "namespace": place.install_namespace}]);
         let reference = |kind: &str, name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
         add::<ServiceAccount>(&mut text, self.object(Some(&place.install_namespace), json!({})))?;
-        if place.namespaces.is_empty() {
+        if namespaces.is_empty() {
             add::<ClusterRole>(&mut text, self.object(None, json!({"rules": rules})))?;
             let binding = json!({"roleRef": reference("ClusterRole", self.name), "subjects": subject});
             add::<ClusterRoleBinding>(&mut text, self.object(None, binding))?;
         }
-        for namespace in &place.namespaces {
+        for namespace in &namespaces {
             add::<Role>(&mut text, self.object(Some(namespace), json!({"rules": rules})))?;
             let binding = json!({"roleRef": reference("Role", self.name), "subjects": subject});
             add::<RoleBinding>(&mut text, self.object(Some(namespace), binding))?;
@@ -68,7 +81,7 @@ impl Installation<'_> {
         rename(&mut binding, &lease);
         add::<RoleBinding>(&mut text, binding)?;
         // No Role of a namespace can allow that: then nobody is shown decisions.
-        if place.namespaces.is_empty() {
+        if namespaces.is_empty() {
             let delegated = reference("ClusterRole", rbac::ASKING_ABOUT_OTHERS);
             let mut binding = self.object(None, json!({"roleRef": delegated, "subjects": subject}));
             rename(&mut binding, &format!("{}-asking-about-others", self.name));
@@ -143,9 +156,13 @@ impl Installation<'_> {
             .unwrap_or_else(|| format!("wheelhouse.dev/{}:{}", self.name, self.version));
         let namespaces = settings.place.namespaces.iter().flat_map(|name| ["--namespace", name.as_str()]);
         let install_crds = settings.place.install_crds.then_some("--install-crds");
-        let arguments: Vec<&str> = ["run"].into_iter().chain(install_crds).chain(namespaces).collect();
+        let cluster_wide = settings.place.cluster_wide.then_some("--cluster-wide");
+        let flags = install_crds.into_iter().chain(cluster_wide).chain(namespaces);
+        let arguments: Vec<&str> = ["run"].into_iter().chain(flags).collect();
         let images = self.images.iter().map(|(variable, image)| json!({"name": variable, "value": image}));
-        let images: Vec<_> = images.collect();
+        let own_namespace =
+            || json!({"name": OWN_NAMESPACE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}});
+        let variables: Vec<_> = images.chain(self.is_for_its_own_namespace.then(own_namespace)).collect();
         let mut ports = vec![json!({"name": "http", "containerPort": 8080})];
         if !self.webhooks.is_empty() {
             ports.push(json!({"name": "webhooks", "containerPort": 9443}));
@@ -158,7 +175,7 @@ impl Installation<'_> {
                 "name": "operator",
                 "image": image,
                 "args": arguments,
-                "env": images,
+                "env": variables,
                 "ports": ports,
                 "livenessProbe": get("/healthz"),
                 "readinessProbe": get("/readyz"),

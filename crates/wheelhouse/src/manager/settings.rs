@@ -1,7 +1,7 @@
 //! How an operator is configured: by flags, and by the environment variables that
 //! `--help` names.
 
-use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf};
+use std::{ffi::OsString, net::SocketAddr, num::NonZeroUsize, path::PathBuf};
 
 use crate::{certificates::Validity, webhooks::Address};
 
@@ -14,8 +14,24 @@ pub(super) struct CommandLine {
     pub(super) verb: Verb,
 }
 
-/// The command line of the operator of that name.
-pub(super) fn command(name: &str, version: &str) -> Command {
+/// The words as people write them: a flag of the original operators with one dash; and without any verb
+/// it runs, configured by flags and by its environment.
+pub(super) fn with_verb(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<_> = arguments.into_iter().collect();
+    for argument in arguments.iter_mut().filter(|argument| *argument == "-cluster-wide") {
+        *argument = "--cluster-wide".into();
+    }
+    let about = ["-h", "--help", "-V", "--version"];
+    let first = arguments.get(1).and_then(|first| first.to_str());
+    if first.is_none_or(|first| first.starts_with('-') && !about.contains(&first)) {
+        arguments.insert(1.min(arguments.len()), "run".into());
+    }
+    arguments
+}
+
+/// The command line of the operator of that name; of one that looks at its own namespace only,
+/// unless it is told otherwise.
+pub(super) fn command(name: &str, version: &str, is_for_its_own_namespace: bool) -> Command {
     let examples = |verbs: &[&str]| {
         let wanted = EXAMPLES.iter().filter(|example| verbs.contains(&example.verb));
         let shown: Vec<_> = wanted.map(|example| example.of(name)).collect();
@@ -26,6 +42,13 @@ pub(super) fn command(name: &str, version: &str) -> Command {
     for verb in VERBS {
         let help = examples(&[verb]);
         command = command.mut_subcommand(verb, |verb| verb.after_help(help));
+    }
+    for verb in ["run", "rbac", "manifests"] {
+        command = command.mut_subcommand(verb, |verb| {
+            let verb = verb.mut_arg("cluster_wide", |flag| flag.hide(!is_for_its_own_namespace));
+            let own = "Look at this namespace only (repeatable); the operator's own by default";
+            verb.mut_arg("namespaces", |flag| if is_for_its_own_namespace { flag.help(own) } else { flag })
+        });
     }
     command
 }
@@ -186,6 +209,9 @@ pub(super) struct Place {
     /// Look at this namespace only (repeatable); all of them by default
     #[arg(long = "namespace", value_name = "NAME")]
     pub(super) namespaces: Vec<String>,
+    /// Look at all namespaces
+    #[arg(long, conflicts_with = "namespaces")]
+    pub(super) cluster_wide: bool,
     /// The operator registers its CRDs itself, and may do so
     #[arg(long)]
     pub(super) install_crds: bool,
@@ -210,6 +236,9 @@ pub struct RunSettings {
     /// Look at this namespace only (repeatable); all of them by default
     #[arg(long = "namespace", env = "WATCH_NAMESPACE", value_delimiter = ',', value_name = "NAME")]
     pub namespaces: Vec<String>,
+    /// Look at all namespaces
+    #[arg(long, conflicts_with = "namespaces")]
+    pub cluster_wide: bool,
     /// Run without a Lease: make sure that there is only one of these
     #[arg(long, env = "NO_LEADER_ELECTION")]
     pub no_leader_election: bool,
@@ -268,6 +297,7 @@ impl Default for RunSettings {
     fn default() -> Self {
         Self {
             namespaces: Vec::new(),
+            cluster_wide: false,
             no_leader_election: false,
             lease_namespace: None,
             install_crds: false,
@@ -293,4 +323,21 @@ pub enum LogFormat {
     Readable,
     /// For machines: one JSON object a line.
     Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(&["op"], &["op", "run"])]
+    #[case(&["op", "-cluster-wide"], &["op", "run", "--cluster-wide"])]
+    #[case(&["op", "--namespace", "a"], &["op", "run", "--namespace", "a"])]
+    #[case(&["op", "rbac", "-cluster-wide"], &["op", "rbac", "--cluster-wide"])]
+    #[case(&["op", "--help"], &["op", "--help"])]
+    fn without_a_verb_it_runs(#[case] written: &[&str], #[case] understood: &[&str]) {
+        assert_eq!(with_verb(written.iter().map(OsString::from)), understood);
+    }
 }

@@ -6,6 +6,7 @@ use kube::{Resource, core::ObjectMeta};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+use super::Certify;
 use crate::{
     key::Key,
     kind::{Kind, Whole},
@@ -46,6 +47,8 @@ pub enum Step<A> {
     },
     /// A Secret with random values is to be there. What it holds is never changed.
     EnsureSecret(EnsureSecret),
+    /// An authority of the resource's own is to change, or to sign a certificate; both are in Secrets.
+    Certify(Box<Certify>),
     /// The resource is not to go before this finalizer is removed.
     AddFinalizer(String),
     /// As far as this finalizer is concerned the resource may go.
@@ -262,6 +265,7 @@ impl<A: Action> Step<A> {
             Self::Exec(_) => "exec",
             Self::Update { .. } => "update",
             Self::EnsureSecret(_) => "ensure-secret",
+            Self::Certify(_) => "certify",
             Self::AddFinalizer(_) => "add-finalizer",
             Self::RemoveFinalizer(_) => "remove-finalizer",
             Self::Adopt { .. } => "adopt",
@@ -282,6 +286,7 @@ impl<A: Action> fmt::Display for Step<A> {
             Self::Exec(exec) => write!(formatter, "run {} in pod {}", exec.command.join(" "), exec.pod.name),
             Self::Update { target, .. } => write!(formatter, "update {} {}", target.kind, target.name),
             Self::EnsureSecret(secret) => write!(formatter, "ensure Secret {}", secret.name),
+            Self::Certify(certify) => fmt::Display::fmt(certify, formatter),
             Self::AddFinalizer(name) => write!(formatter, "add finalizer {name}"),
             Self::RemoveFinalizer(name) => write!(formatter, "remove finalizer {name}"),
             Self::Adopt { target } => write!(formatter, "adopt {} {}", target.kind, target.name),

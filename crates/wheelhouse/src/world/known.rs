@@ -3,6 +3,9 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+/// Why nobody knows, where the first answer is still to come.
+const NOT_ASKED_YET: &str = "not asked yet";
+
 /// A value, its absence, or that nobody knows.
 ///
 /// An application that does not answer is unknown, never absent: that difference
@@ -45,6 +48,17 @@ impl<T> Known<T> {
     /// Whether nobody knows.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Unknown { .. })
+    }
+
+    /// What a target is that has never answered: the first answer is still to come.
+    pub(super) fn not_asked_yet() -> Self {
+        Self::Unknown { why: NOT_ASKED_YET.to_owned(), since: Timestamp::now() }
+    }
+
+    /// Whether nobody knows because the first answer is still to come. That is no news: who
+    /// reports what is known says what was said before.
+    pub fn is_not_asked_yet(&self) -> bool {
+        matches!(self, Self::Unknown { why, .. } if why == NOT_ASKED_YET)
     }
 
     /// The same about something that is computed from the value.

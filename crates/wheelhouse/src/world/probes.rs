@@ -19,10 +19,15 @@ use tokio::sync::Semaphore;
 
 use super::known::Known;
 
-/// How many probes run at the same time in one process.
-const AT_A_TIME: usize = 32;
+/// How many probes run at the same time in one process. Most of those that take long wait for somebody who does
+/// not answer, and cost little more than a socket: they must not keep the others from being asked.
+const AT_A_TIME: usize = 256;
 /// A target that nobody asked about for so long is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
+/// However long an answer is good for, who did not answer is asked again after this time.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// How often is looked for such targets: there may be thousands.
+const SWEPT_EVERY: Duration = Duration::from_secs(60);
 
 /// A question to one target.
 pub trait Probe: Send + Sync + 'static {
@@ -49,6 +54,7 @@ pub trait Probe: Send + Sync + 'static {
 /// What is known of all targets.
 pub(crate) struct Probes {
     targets: Mutex<HashMap<String, Target>>,
+    swept: Mutex<Instant>,
     slots: Arc<Semaphore>,
 }
 
@@ -58,13 +64,19 @@ struct Target {
     asked: Option<Instant>,
     read: Instant,
     is_running: bool,
+    /// Whether nobody knows, because it did not answer.
+    is_unknown: bool,
     /// Who wants to hear of a change.
     waiting: Vec<Box<dyn FnOnce() + Send>>,
 }
 
 impl Default for Probes {
     fn default() -> Self {
-        Self { targets: Mutex::default(), slots: Arc::new(Semaphore::new(AT_A_TIME)) }
+        Self {
+            targets: Mutex::default(),
+            swept: Mutex::new(Instant::now()),
+            slots: Arc::new(Semaphore::new(AT_A_TIME)),
+        }
     }
 }
 
@@ -76,18 +88,20 @@ impl Probes {
         on_change: impl FnOnce() + Send + 'static,
     ) -> Known<P::Answer> {
         let id = format!("{} {}", std::any::type_name::<P>(), probe.target());
+        self.sweep();
         let mut targets = self.targets.lock();
-        targets.retain(|_, target| target.is_running || target.read.elapsed() < FORGOTTEN_AFTER);
         let target = targets.entry(id.clone()).or_insert_with(|| Target {
-            known: Arc::new(unknown::<P::Answer>("not asked yet".to_owned())),
+            known: Arc::new(Known::<P::Answer>::not_asked_yet()),
             asked: None,
             read: Instant::now(),
             is_running: false,
+            is_unknown: false,
             waiting: Vec::new(),
         });
         target.read = Instant::now();
         let known = target.known.clone();
-        if !target.is_running && target.asked.is_none_or(|asked| asked.elapsed() >= probe.fresh_for()) {
+        let fresh_for = good_for(probe.fresh_for(), target.is_unknown);
+        if !target.is_running && target.asked.is_none_or(|asked| asked.elapsed() >= fresh_for) {
             target.is_running = true;
             tokio::spawn(self.clone().ask(id, probe));
         }
@@ -99,6 +113,16 @@ impl Probes {
             .downcast_ref::<Known<P::Answer>>()
             .cloned()
             .unwrap_or_else(|| unknown("asked as something else".to_owned()))
+    }
+
+    /// Forgets targets that nobody asks about any more.
+    fn sweep(&self) {
+        let mut swept = self.swept.lock();
+        if swept.elapsed() >= SWEPT_EVERY {
+            *swept = Instant::now();
+            let is_of_use = |target: &Target| target.is_running || target.read.elapsed() < FORGOTTEN_AFTER;
+            self.targets.lock().retain(|_, target| is_of_use(target));
+        }
     }
 
     /// Whether any answer is still to come.
@@ -132,6 +156,7 @@ impl Probes {
         let mut targets = self.targets.lock();
         let Some(target) = targets.get_mut(&id) else { return };
         target.is_running = false;
+        target.is_unknown = answer.is_unknown();
         let is_first = target.asked.replace(Instant::now()).is_none();
         let before = target.known.downcast_ref::<Known<P::Answer>>();
         let (says_the_same, answer) = match (before, answer) {
@@ -152,6 +177,11 @@ impl Probes {
             waiting.into_iter().for_each(|tell| tell());
         }
     }
+}
+
+/// How long what is known is good for; that nobody knows is worth less than an answer.
+fn good_for(fresh_for: Duration, is_unknown: bool) -> Duration {
+    if is_unknown { fresh_for.min(ASKED_AGAIN_AFTER) } else { fresh_for }
 }
 
 fn unknown<T>(why: String) -> Known<T> {
@@ -220,6 +250,14 @@ mod tests {
         bench.changes.recv().await.unwrap();
         assert_eq!(bench.read(Ok(Some(7)), false).value(), Some(&7));
         assert_eq!(bench.asked.load(Ordering::SeqCst), 1, "the answer is fresh");
+    }
+
+    #[test]
+    fn who_did_not_answer_is_asked_again_soon_however_long_an_answer_is_good_for() {
+        let day = Duration::from_secs(24 * 3600);
+        assert_eq!((good_for(day, false), good_for(day, true)), (day, ASKED_AGAIN_AFTER));
+        let second = Duration::from_secs(1);
+        assert_eq!((good_for(second, false), good_for(second, true)), (second, second));
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@ use wheelhouse::{
     Manager,
     k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     kube::{Api, CustomResourceExt as _, ResourceExt as _},
+    metrics::ResourceMetrics,
 };
 use wheelhouse_testing::ControlPlane;
 
@@ -50,9 +51,53 @@ async fn health_and_metrics_are_answered_under_the_names_that_dashboards_know() 
         "wheelhouse_cache_objects{group=\"\",kind=\"ConfigMap\"} 1",
         "wheelhouse_cache_bytes{group=\"\",kind=\"ConfigMap\"}",
         "wheelhouse_steps_total{controller=\"widget\",step=\"apply\",result=\"done\"} 1",
+        "wheelhouse_failing_resources{controller=\"widget\"} 0",
     ] {
         assert!(text.contains(name), "{name} is missing in:\n{text}");
     }
+    operating.stop().await;
+}
+
+#[tokio::test]
+async fn metrics_of_the_operators_own_are_told_of_every_resource_that_is_there_and_of_no_other() {
+    let place = Place::new("own-metrics").await;
+    let metrics = ResourceMetrics::<Widget>::labelled("widget")
+        .only(|widget| widget.spec.size < 9)
+        .gauge("widget_size", "How large it is", |widget, samples| samples.tell(widget.spec.size as f64))
+        .counter("widget_parts", "What it is made of", |widget, samples| {
+            samples.tell_as("part", "edge", 4);
+            samples.tell_as("part", "inside", widget.spec.size as f64);
+        })
+        .looks("widget_last_look_timestamp_seconds", "When it was last looked at");
+    let operating = place.start(Widgets::new(one_config_map).controller().metrics(metrics)).await;
+    for (name, size) in [("a", 3), ("b", 5), ("left-out", 9)] {
+        place.create(name, size).await;
+    }
+    let address = operating.started.address();
+    let series = async || -> Vec<String> {
+        let (_, text) = get(address, "/metrics").await;
+        let own = text.lines().filter(|line| line.starts_with("widget_"));
+        own.map(|line| line.replace(place.namespace.name(), "N")).collect()
+    };
+    eventually("both were looked at", async || series().await.len() == 8).await;
+    let told = series().await;
+    for line in [
+        r#"widget_size{namespace="N",widget="a"} 3.0"#,
+        r#"widget_parts_total{namespace="N",widget="a",part="edge"} 4.0"#,
+        r#"widget_parts_total{namespace="N",widget="b",part="inside"} 5.0"#,
+    ] {
+        assert!(told.iter().any(|known| known == line), "{line} is not in {told:#?}");
+    }
+    let looked = told.iter().find(|line| line.starts_with("widget_last_look_")).unwrap();
+    let at: f64 = looked.rsplit(' ').next().unwrap().parse().unwrap();
+    assert!((wheelhouse::jiff::Timestamp::now().as_second() as f64 - at).abs() < 60.0, "{looked}");
+
+    place.widgets().delete("b", &Default::default()).await.unwrap();
+    eventually("what is gone is told of no more", async || {
+        let left = series().await;
+        left.len() == 4 && left.iter().all(|line| line.contains(r#"widget="a""#))
+    })
+    .await;
     operating.stop().await;
 }
 

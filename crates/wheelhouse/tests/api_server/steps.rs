@@ -11,13 +11,14 @@ use std::{
 use serde_json::json;
 use wheelhouse::{
     Plan, Reference,
+    certificates::Validity,
     k8s_openapi::api::core::v1::{ConfigMap, Secret},
     kube::{
         Api,
         api::{Patch, PatchParams, PostParams},
     },
     labels::OWNER_UID,
-    plan::{EnsureSecret, Guard, Object, SecretValue, Step},
+    plan::{Certified, Certify, EnsureSecret, Guard, Object, SecretValue, Step},
 };
 use wheelhouse_testing::EventType;
 
@@ -268,6 +269,41 @@ async fn a_secret_of_somebody_else_is_used_if_it_is_complete_and_never_written_t
     quiet().await;
     let writes = place.identity.requests_since(&mark).await.unwrap().writes();
     assert_eq!(writes.filter(|write| write.resource == "secrets").len(), 0);
+    operating.stop().await;
+}
+
+#[tokio::test]
+async fn an_authority_is_changed_only_under_the_version_that_was_decided_on_and_never_somebody_elses() {
+    let place = Place::new("authority").await;
+    let secrets: Api<Secret> = Api::default_namespaced(place.client.clone());
+    let theirs: Secret = serde_json::from_value(json!({"metadata": {"name": "theirs"}})).unwrap();
+    secrets.create(&PostParams::default(), &theirs).await.unwrap();
+    let events = place.namespace.events().await.unwrap();
+    // It is decided that there is none, again and again.
+    let widgets = Widgets::new(|seen| {
+        let mut plan = Plan::new();
+        let certify = Certify {
+            authority: if seen.widget.spec.size == 0 { "ours" } else { "theirs" }.to_owned(),
+            seen: None,
+            labels: BTreeMap::new(),
+            validity: Validity::default(),
+            what: Certified::Authority { asked: None, after: None },
+        };
+        plan.step(Step::Certify(Box::new(certify)), "it is not there");
+        plan
+    });
+    let operating = place.start(widgets.controller().owns::<Secret>()).await;
+    place.create("a", 0).await;
+    eventually("it is there", async || secrets.get_opt("ours").await.unwrap().is_some()).await;
+    let first = secrets.get("ours").await.unwrap();
+    tell(&place).await;
+    eventually("it is told whose place that is", async || {
+        let seen = events.seen().await.unwrap();
+        seen.iter().any(|event| event.message.contains("Secret theirs was not made by this resource"))
+    })
+    .await;
+    assert_eq!(secrets.get("ours").await.unwrap(), first, "what was decided on old news changed nothing");
+    assert_eq!(secrets.get("theirs").await.unwrap().data, None);
     operating.stop().await;
 }
 

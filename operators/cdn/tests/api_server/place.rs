@@ -4,11 +4,10 @@ use cdn_operator::api::{CdnCluster, CdnClusterStatus, CdnPurge, State};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{
     Api, Client, CustomResourceExt as _, Resource,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{Patch, PatchParams, PostParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use wheelhouse::{
     Manager,
@@ -22,24 +21,10 @@ pub struct Place {
     pub client: Client,
 }
 
-static CRDS: OnceCell<()> = OnceCell::const_new();
-
 impl Place {
     pub async fn new(purpose: &str) -> Self {
         let plane = ControlPlane::shared().await.unwrap();
-        CRDS.get_or_init(|| async {
-            let client = plane.client().unwrap();
-            for crd in [CdnCluster::crd(), CdnPurge::crd()] {
-                Api::all(client.clone()).create(&PostParams::default(), &crd).await.unwrap();
-            }
-            eventually("the CRDs are served", async || {
-                let all = ListParams::default();
-                Api::<CdnCluster>::all(client.clone()).list(&all).await.is_ok()
-                    && Api::<CdnPurge>::all(client.clone()).list(&all).await.is_ok()
-            })
-            .await;
-        })
-        .await;
+        plane.install(&[CdnCluster::crd(), CdnPurge::crd()]).await.unwrap();
         let namespace = plane.namespace(purpose).await.unwrap();
         let client = namespace.client().unwrap();
         Self { namespace, client }

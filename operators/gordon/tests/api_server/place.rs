@@ -7,7 +7,6 @@ use kube::{
     api::{ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
-use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use wheelhouse::manager::{RunSettings, Started};
 pub use wheelhouse_testing::eventually;
@@ -18,20 +17,10 @@ pub struct Place {
     pub client: Client,
 }
 
-static CRD: OnceCell<()> = OnceCell::const_new();
-
 impl Place {
     pub async fn new(purpose: &str) -> Self {
         let plane = ControlPlane::shared().await.unwrap();
-        CRD.get_or_init(|| async {
-            let client = plane.client().unwrap();
-            Api::all(client.clone()).create(&PostParams::default(), &Gordon::crd()).await.unwrap();
-            eventually("the CRD is served", async || {
-                Api::<Gordon>::all(client.clone()).list(&ListParams::default()).await.is_ok()
-            })
-            .await;
-        })
-        .await;
+        plane.install(&[Gordon::crd()]).await.unwrap();
         let namespace = plane.namespace(purpose).await.unwrap();
         let client = namespace.client().unwrap();
         Self { namespace, client }
