@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use wheelhouse_local::{
     Cluster, Progress,
-    chaos::{self, Plan},
+    chaos::{self, Plan, Whom},
 };
 
 use crate::{local::interruption, say};
@@ -54,11 +54,14 @@ pub(crate) async fn run(settings: Chaos) -> Result<()> {
         Some(name) => Cluster::open(name)?,
         None => Cluster::implied()?,
     };
-    let namespace = settings.namespace.as_deref();
-    let operator = settings.operator.as_deref();
-    let targets = chaos::targets(&cluster, namespace, &settings.selector, operator).await?;
-    if targets.pods.is_empty() {
-        bail!("no pod has the labels {}: nothing is done", settings.selector);
+    let whom = Whom {
+        namespace: settings.namespace,
+        selector: settings.selector,
+        operator_selector: settings.operator,
+    };
+    let targets = whom.targets(&cluster).await?;
+    if targets.pods == 0 {
+        bail!("no pod that runs has the labels {}: nothing is done", whom.selector);
     }
     let plan = Plan::new(settings.seed, Duration::from_secs(settings.seconds), &targets);
     if settings.plan {
@@ -66,7 +69,7 @@ pub(crate) async fn run(settings: Chaos) -> Result<()> {
     }
     let interrupted = interruption()?;
     let progress = Progress::shown();
-    let outcome = chaos::run(&cluster, &plan, &progress, interrupted).await;
+    let outcome = chaos::run(&cluster, &plan, &whom, &progress, interrupted).await;
     progress.clear();
     let outcome = outcome?;
     let ended =

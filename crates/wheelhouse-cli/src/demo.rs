@@ -109,13 +109,22 @@ async fn down(place: Where) -> Result<()> {
 }
 
 fn table(running: &[Running]) -> String {
-    let mut text = format!("{:<12} {:<28} {:<6} {:<8} {}\n", "NAMESPACE", "POD", "READY", "NODE", "IMAGE");
-    for pod in running {
+    let head = ["NAMESPACE", "POD", "READY", "NODE", "IMAGE"];
+    let row = |pod: &'_ Running| -> [String; 5] {
         let ready = if pod.ready { "yes" } else { "no" };
-        text.push_str(&format!(
-            "{:<12} {:<28} {ready:<6} {:<8} {}\n",
-            pod.namespace, pod.pod, pod.node, pod.image
-        ));
+        [&pod.namespace, &pod.pod, ready, &pod.node, &pod.image].map(str::to_owned)
+    };
+    let rows: Vec<_> = std::iter::once(head.map(str::to_owned)).chain(running.iter().map(row)).collect();
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(String::len).max();
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row
+            .iter()
+            .enumerate()
+            .map(|(column, cell)| format!("{cell:<width$}", width = width(column).unwrap_or_default()));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        text.push_str(line.trim_end());
+        text.push('\n');
     }
     text
 }

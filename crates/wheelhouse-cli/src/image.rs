@@ -17,6 +17,7 @@ Examples:
   wheelhouse image build                     every image of this tree
   wheelhouse image build nginx               only this one
   wheelhouse image build gordon-operator     that of the operator in operators/gordon
+  wheelhouse image build etcd-v3.6.16        one version of what is in images/etcd
   wheelhouse local load $(wheelhouse image build nginx)")]
     Build {
         /// The images' names; all of them by default

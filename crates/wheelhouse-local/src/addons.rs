@@ -51,7 +51,8 @@ pub(crate) async fn ensure_daemons(machine: &Machine, plan: &AddressPlan, kit: &
 
 fn corefile_text(plan: &AddressPlan, kubeconfig: &Path) -> String {
     // There is no `forward`: names outside of the cluster do not exist here, and a
-    // client is told so at once.
+    // client is told so at once. Nor is there a `cache`: what the plugin for Kubernetes
+    // answers it has in memory, and a pod that has just come would not be found for seconds.
     format!(
         "\
 .:53 {{
@@ -64,7 +65,6 @@ fn corefile_text(plan: &AddressPlan, kubeconfig: &Path) -> String {
     template ANY ANY . {{
         rcode NXDOMAIN
     }}
-    cache 5
 }}
 ",
         address = plan.control_plane(),

@@ -15,12 +15,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 
 use crate::{
-    command::Call,
     error::{Error, Result},
     folders::{self, Lock},
+    go,
     progress::Progress,
 };
 
@@ -125,7 +124,7 @@ impl Binaries {
 
 /// The linker flags: what `kubectl version` and the API server say of themselves.
 fn linker_flags() -> String {
-    let mut flags = "-s -w".to_owned();
+    let mut flags = go::LINKER_FLAGS.to_owned();
     let mut numbers = KUBERNETES_VERSION.trim_start_matches('v').split('.');
     let major = numbers.next().unwrap_or_default();
     let minor = numbers.next().unwrap_or_default();
@@ -201,11 +200,6 @@ async fn build(folder: &Path, progress: &Progress) -> Result<()> {
             free as f64 / f64::from(1 << 30)
         )));
     }
-    Call::new("find the Go toolchain that Kubernetes is built with (install Go 1.21 or newer)", "go")
-        .arg("version")
-        .run()
-        .await?;
-
     remove_partials(cache)?;
     let partial = Partial(cache.join(format!("partial-{}", std::process::id())));
     for (name, content) in SOURCES {
@@ -238,10 +232,18 @@ fn remove_partials(cache: &Path) -> Result<()> {
 
 async fn build_in(folder: &Path, progress: &Progress) -> Result<()> {
     let source = folder.join("source");
-    let provisioner = source.join("provisioner");
-    go_build(&source, ".", &folder.join(KUBERNETES), &linker_flags(), progress).await?;
-    let package = "github.com/rancher/local-path-provisioner";
-    go_build(&provisioner, package, &folder.join(PROVISIONER), "-s -w", progress).await?;
+    let takes = "once; all of it takes about ten minutes on two cores";
+    let kubernetes =
+        go::Package { module: &source, path: ".", linker_flags: &linker_flags(), user: None, takes };
+    kubernetes.compile(&folder.join(KUBERNETES), progress).await?;
+    let provisioner = go::Package {
+        module: &source.join("provisioner"),
+        path: "github.com/rancher/local-path-provisioner",
+        linker_flags: go::LINKER_FLAGS,
+        user: None,
+        takes,
+    };
+    provisioner.compile(&folder.join(PROVISIONER), progress).await?;
 
     for program in PROGRAMS {
         let link = folder.join(program);
@@ -253,66 +255,6 @@ async fn build_in(folder: &Path, progress: &Progress) -> Result<()> {
         .collect::<Result<_>>()?;
     let checksums = serde_json::to_vec_pretty(&Checksums { files }).unwrap_or_default();
     folders::write_file(&folder.join(CHECKSUMS), checksums, 0o644)
-}
-
-/// Builds one package; every package that Go compiles on the way moves the bar.
-async fn go_build(
-    folder: &Path,
-    package: &str,
-    output: &Path,
-    flags: &str,
-    progress: &Progress,
-) -> Result<()> {
-    let name = output.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let stage = progress.stage(format!("fetching the Go modules of {name}"));
-    let listed = go(folder, format!("fetch the Go modules of {name}"))
-        .args(["list", "-deps", package])
-        .output()
-        .await?;
-    let total = listed.lines().count();
-    stage.done();
-
-    let mut stage =
-        progress.stage(format!("compiling {name} (once; all of it takes about ten minutes on two cores)"));
-    let build = go(folder, format!("compile {name}"))
-        .args(["build", "-v", "-trimpath", "-ldflags", flags, "-o"])
-        .arg(output)
-        .arg(package);
-    let (mut child, failed) = build.spawn_piped()?;
-    let (mut done, mut problems) = (0, String::new());
-    if let Some(stderr) = child.stderr.take() {
-        let mut lines = BufReader::new(stderr).lines();
-        while let Ok(Some(line)) = lines.next_line().await {
-            // Anything but a bare import path is a compiler's message.
-            if line.contains([' ', ':']) {
-                problems.push_str(&line);
-                problems.push('\n');
-            } else {
-                done += 1;
-                stage.at(done, total);
-            }
-        }
-    }
-    if let Some(mut stdout) = child.stdout.take() {
-        let _ = stdout.read_to_string(&mut problems).await;
-    }
-    match child.wait().await {
-        Ok(status) if status.success() => {
-            stage.done();
-            Ok(())
-        }
-        Ok(status) => Err(failed(format!("ended with {status}: {problems}"))),
-        Err(error) => Err(failed(error.to_string())),
-    }
-}
-
-/// Go as the pinned modules want it, whatever the user's own settings are.
-fn go(folder: &Path, doing: String) -> Call {
-    Call::new(doing, "go")
-        .folder(folder)
-        .env("CGO_ENABLED", "0")
-        .env("GOFLAGS", "-mod=readonly")
-        .env("GOWORK", "off")
 }
 
 #[cfg(test)]

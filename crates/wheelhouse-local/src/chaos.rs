@@ -3,7 +3,8 @@
 //!
 //! Invariants:
 //! - What is done is known before anything is: a [`Plan`] follows from the seed, the time
-//!   and the names of what can be hit. The same again gives the same plan.
+//!   and how much there is to hit. The same again gives the same plan. Pods come and go, so
+//!   a plan says which of those that run just then, in the order of their names.
 //! - Whatever lasts is healed: at its end, when the time is over, and when whoever
 //!   runs this asks for it to stop.
 //! - Never more than one node is cut off, and never everything that runs is stopped at
@@ -37,32 +38,43 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// What lasts, lasts between these.
 const LASTS: [u64; 2] = [3, 15];
 
-/// What can be hit.
+/// How much can be hit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Targets {
-    /// Pods, as `namespace/name`.
-    pub pods: Vec<String>,
-    /// Pods of the operator that looks after them, as `namespace/name`.
-    pub operators: Vec<String>,
-    /// Those of the pods with volumes that can be filled, as `namespace/name`.
-    pub with_volumes: Vec<String>,
-    /// Nodes.
+    /// How many pods.
+    pub pods: usize,
+    /// How many pods of the operator that looks after them.
+    pub operators: usize,
+    /// How many of the pods have volumes that can be filled.
+    pub with_volumes: usize,
+    /// The nodes.
     pub nodes: Vec<String>,
 }
 
-/// What is done.
+/// Whom chaos is for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Whom {
+    /// The namespace of the pods; none for all.
+    pub namespace: Option<String>,
+    /// The labels of the pods.
+    pub selector: String,
+    /// The labels of the pods of the operator that looks after them, if it is to be hit, too.
+    pub operator_selector: Option<String>,
+}
+
+/// What is done. Pods are said by their place among those that run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Blow {
     /// The pod is deleted, without any grace.
-    DeletePod(String),
+    DeletePod(usize),
     /// Its processes are killed.
-    KillProcesses(String),
+    KillProcesses(usize),
     /// Its processes are stopped (SIGSTOP) for a while.
-    StopProcesses(String),
+    StopProcesses(usize),
     /// Its volumes have no room left for a while.
-    FillVolumes(String),
+    FillVolumes(usize),
     /// The operator's processes are stopped for a while.
-    StopOperator(String),
+    StopOperator(usize),
     /// The node is cut off from everything else for a while.
     CutNode(String),
     /// Nothing on the node reaches the API server for a while; everything else it reaches.
@@ -72,11 +84,11 @@ pub enum Blow {
 impl fmt::Display for Blow {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::DeletePod(pod) => write!(formatter, "delete pod {pod}"),
-            Self::KillProcesses(pod) => write!(formatter, "kill the processes of pod {pod}"),
-            Self::StopProcesses(pod) => write!(formatter, "stop the processes of pod {pod}"),
-            Self::FillVolumes(pod) => write!(formatter, "fill the volumes of pod {pod}"),
-            Self::StopOperator(pod) => write!(formatter, "stop the operator in pod {pod}"),
+            Self::DeletePod(place) => write!(formatter, "delete pod {}", place + 1),
+            Self::KillProcesses(place) => write!(formatter, "kill the processes of pod {}", place + 1),
+            Self::StopProcesses(place) => write!(formatter, "stop the processes of pod {}", place + 1),
+            Self::FillVolumes(place) => write!(formatter, "fill the volumes of pod {}", place + 1),
+            Self::StopOperator(place) => write!(formatter, "stop the operator in pod {}", place + 1),
             Self::CutNode(node) => write!(formatter, "cut off {node}"),
             Self::BlockApiServer(node) => write!(formatter, "keep {node} from the API server"),
         }
@@ -137,28 +149,27 @@ impl fmt::Display for Plan {
     }
 }
 
-/// What is done to one of that name.
-type Strikes = fn(String) -> Blow;
-
 fn blow(random: &mut Random, targets: &Targets) -> Option<Blow> {
-    let mut kinds: Vec<(&[String], Strikes)> = Vec::new();
-    if !targets.pods.is_empty() {
-        kinds.push((&targets.pods, Blow::DeletePod));
-        kinds.push((&targets.pods, Blow::KillProcesses));
-        kinds.push((&targets.pods, Blow::StopProcesses));
+    type OfPods = fn(usize) -> Blow;
+    type OfNodes = fn(String) -> Blow;
+    let of_pods: [(usize, OfPods); 5] = [
+        (targets.pods, Blow::DeletePod),
+        (targets.pods, Blow::KillProcesses),
+        (targets.pods, Blow::StopProcesses),
+        (targets.with_volumes, Blow::FillVolumes),
+        (targets.operators, Blow::StopOperator),
+    ];
+    let of_pods: Vec<_> = of_pods.into_iter().filter(|(count, _)| *count > 0).collect();
+    let of_nodes: &[OfNodes] =
+        if targets.nodes.len() > 1 { &[Blow::CutNode, Blow::BlockApiServer] } else { &[] };
+    let kind = random.index(of_pods.len() + of_nodes.len())?;
+    match of_pods.get(kind) {
+        Some((count, make)) => random.index(*count).map(make),
+        None => {
+            let make = of_nodes.get(kind - of_pods.len())?;
+            targets.nodes.get(random.index(targets.nodes.len())?).cloned().map(make)
+        }
     }
-    if !targets.with_volumes.is_empty() {
-        kinds.push((&targets.with_volumes, Blow::FillVolumes));
-    }
-    if !targets.operators.is_empty() {
-        kinds.push((&targets.operators, Blow::StopOperator));
-    }
-    if targets.nodes.len() > 1 {
-        kinds.push((&targets.nodes, Blow::CutNode));
-        kinds.push((&targets.nodes, Blow::BlockApiServer));
-    }
-    let (names, make) = kinds.get(random.index(kinds.len())?)?;
-    names.get(random.index(names.len())?).cloned().map(make)
 }
 
 /// What a run came to.
@@ -172,41 +183,71 @@ pub struct Outcome {
     pub interrupted: bool,
 }
 
-/// The pods that a selector selects, of all namespaces or one, and the cluster's nodes.
-pub async fn targets(
-    cluster: &Cluster,
-    namespace: Option<&str>,
-    selector: &str,
-    operator_selector: Option<&str>,
-) -> Result<Targets> {
-    let client = cluster.client().await?;
-    let found = async |selector: &str, namespace: Option<&str>| {
-        let pods: Api<Pod> = match namespace {
-            Some(namespace) => Api::namespaced(client.clone(), namespace),
-            None => Api::all(client.clone()),
-        };
-        let found = pods.list(&ListParams::default().labels(selector)).await;
-        let mut found = found.map_err(Error::api("see which pods there are"))?.items;
-        found.sort_by_key(name_of);
-        Ok::<_, Error>(found)
-    };
-    let operators = match operator_selector {
-        Some(selector) => found(selector, None).await?,
-        None => Vec::new(),
-    };
-    let pods = found(selector, namespace).await?;
-    let mut with_volumes = Vec::new();
-    for pod in &pods {
-        if !volumes_of(&client, pod).await?.is_empty() {
-            with_volumes.push(name_of(pod));
+impl Whom {
+    /// How much there is to hit, and the cluster's nodes.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn targets(&self, cluster: &Cluster) -> Result<Targets> {
+        let client = cluster.client().await?;
+        Ok(Targets {
+            pods: self.pods(&client).await?.len(),
+            operators: self.operators(&client).await?.len(),
+            with_volumes: self.with_volumes(&client).await?.len(),
+            nodes: cluster.node_names(),
+        })
+    }
+
+    async fn pods(&self, client: &Client) -> Result<Vec<Pod>> {
+        running(client, &self.selector, self.namespace.as_deref()).await
+    }
+
+    async fn operators(&self, client: &Client) -> Result<Vec<Pod>> {
+        match &self.operator_selector {
+            Some(selector) => running(client, selector, None).await,
+            None => Ok(Vec::new()),
         }
     }
-    Ok(Targets {
-        pods: pods.iter().map(name_of).collect(),
-        operators: operators.iter().map(name_of).collect(),
-        with_volumes,
-        nodes: cluster.node_names(),
-    })
+
+    async fn with_volumes(&self, client: &Client) -> Result<Vec<Pod>> {
+        let mut found = Vec::new();
+        for pod in self.pods(client).await? {
+            if !volumes_of(client, &pod).await?.is_empty() {
+                found.push(pod);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The pod that a blow is for, if it is for one and there is any.
+    async fn victim(&self, client: &Client, blow: &Blow) -> Result<Option<Pod>> {
+        let (mut pods, place) = match blow {
+            Blow::DeletePod(place) | Blow::KillProcesses(place) | Blow::StopProcesses(place) => {
+                (self.pods(client).await?, *place)
+            }
+            Blow::FillVolumes(place) => (self.with_volumes(client).await?, *place),
+            Blow::StopOperator(place) => (self.operators(client).await?, *place),
+            Blow::CutNode(_) | Blow::BlockApiServer(_) => return Ok(None),
+        };
+        // There may be fewer than when the plan was made.
+        let place = place.checked_rem(pods.len());
+        Ok(place.map(|place| pods.swap_remove(place)))
+    }
+}
+
+/// The pods that run, in the order of their names.
+async fn running(client: &Client, selector: &str, namespace: Option<&str>) -> Result<Vec<Pod>> {
+    let pods: Api<Pod> = match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    };
+    let found = pods.list(&ListParams::default().labels(selector)).await;
+    let mut found = found.map_err(Error::api("see which pods there are"))?.items;
+    let runs =
+        |pod: &Pod| pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"));
+    found.retain(|pod| runs(pod) && pod.metadata.deletion_timestamp.is_none());
+    found.sort_by_key(name_of);
+    Ok(found)
 }
 
 fn name_of(pod: &Pod) -> String {
@@ -217,6 +258,7 @@ fn name_of(pod: &Pod) -> String {
 pub async fn run(
     cluster: &Cluster,
     plan: &Plan,
+    whom: &Whom,
     progress: &Progress,
     interrupted: impl Future<Output = ()>,
 ) -> Result<Outcome> {
@@ -230,8 +272,10 @@ pub async fn run(
             outcome.interrupted = true;
             break;
         }
-        progress.line(strike.to_string());
-        let Some(wound) = hit(cluster, &client, &strike.blow).await? else {
+        let victim = whom.victim(&client, &strike.blow).await?;
+        let name = victim.as_ref().map(|pod| format!(" ({})", name_of(pod)));
+        progress.line(format!("{strike}{}", name.unwrap_or_default()));
+        let Some(wound) = hit(cluster, &client, &strike.blow, victim).await? else {
             progress.line("        nothing there to hit");
             outcome.missed += 1;
             continue;
@@ -256,35 +300,40 @@ enum Wound {
     Blocked(String),
 }
 
-async fn hit(cluster: &Cluster, client: &Client, blow: &Blow) -> Result<Option<Wound>> {
+async fn hit(cluster: &Cluster, client: &Client, blow: &Blow, victim: Option<Pod>) -> Result<Option<Wound>> {
+    let pod = match (blow, victim) {
+        (Blow::CutNode(node), _) => {
+            cluster.set_connected(node, false).await?;
+            return Ok(Some(Wound::Cut(node.clone())));
+        }
+        (Blow::BlockApiServer(node), _) => {
+            cluster.set_api_server_reachable(node, false).await?;
+            return Ok(Some(Wound::Blocked(node.clone())));
+        }
+        (_, None) => return Ok(None),
+        (_, Some(pod)) => pod,
+    };
     Ok(match blow {
-        Blow::DeletePod(pod) => {
-            let (pods, name) = api_of(client, pod);
-            match pods.delete(name, &DeleteParams::default().grace_period(0)).await {
+        Blow::DeletePod(_) => {
+            let pods: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
+            match pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await {
                 Ok(_) => Some(Wound::None),
                 Err(kube::Error::Api(status)) if status.code == 404 => None,
-                Err(error) => return Err(Error::api(format!("delete pod {pod}"))(error)),
+                Err(error) => return Err(Error::api(format!("delete pod {}", name_of(&pod)))(error)),
             }
         }
-        Blow::KillProcesses(pod) => {
-            let found = processes_of(client, pod).await?;
+        Blow::KillProcesses(_) => {
+            let found = processes_of(&pod)?;
             found.iter().for_each(|pid| processes::signal(*pid, Signal::SIGKILL));
             (!found.is_empty()).then_some(Wound::None)
         }
-        Blow::StopProcesses(pod) | Blow::StopOperator(pod) => {
-            let found = processes_of(client, pod).await?;
+        Blow::StopProcesses(_) | Blow::StopOperator(_) => {
+            let found = processes_of(&pod)?;
             found.iter().for_each(|pid| processes::signal(*pid, Signal::SIGSTOP));
             (!found.is_empty()).then_some(Wound::Stopped(found))
         }
-        Blow::FillVolumes(pod) => fill_volumes(cluster, client, pod).await?,
-        Blow::CutNode(node) => {
-            cluster.set_connected(node, false).await?;
-            Some(Wound::Cut(node.clone()))
-        }
-        Blow::BlockApiServer(node) => {
-            cluster.set_api_server_reachable(node, false).await?;
-            Some(Wound::Blocked(node.clone()))
-        }
+        Blow::FillVolumes(_) => fill_volumes(cluster, client, &pod).await?,
+        Blow::CutNode(_) | Blow::BlockApiServer(_) => None,
     })
 }
 
@@ -303,11 +352,10 @@ async fn heal(cluster: &Cluster, wound: Wound) -> Result<()> {
     Ok(())
 }
 
-async fn fill_volumes(cluster: &Cluster, client: &Client, pod: &str) -> Result<Option<Wound>> {
-    let Some(pod) = look_at(client, pod).await? else { return Ok(None) };
+async fn fill_volumes(cluster: &Cluster, client: &Client, pod: &Pod) -> Result<Option<Wound>> {
     let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) else { return Ok(None) };
     let mut filled = Vec::new();
-    for volume in volumes_of(client, &pod).await? {
+    for volume in volumes_of(client, pod).await? {
         match cluster.set_room(&node, &volume, false).await {
             Ok(true) => filled.push(volume),
             Ok(false) => {}
@@ -341,20 +389,9 @@ async fn volumes_of(client: &Client, pod: &Pod) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn api_of<'a>(client: &Client, pod: &'a str) -> (Api<Pod>, &'a str) {
-    let (namespace, name) = pod.split_once('/').unwrap_or(("default", pod));
-    (Api::namespaced(client.clone(), namespace), name)
-}
-
-async fn look_at(client: &Client, pod: &str) -> Result<Option<Pod>> {
-    let (pods, name) = api_of(client, pod);
-    pods.get_opt(name).await.map_err(Error::api(format!("look at pod {pod}")))
-}
-
 /// The processes of a pod on this host, those that hold its namespaces aside.
-async fn processes_of(client: &Client, pod: &str) -> Result<Vec<i32>> {
-    let found = look_at(client, pod).await?;
-    let Some(uid) = found.and_then(|pod| pod.metadata.uid) else { return Ok(Vec::new()) };
+fn processes_of(pod: &Pod) -> Result<Vec<i32>> {
+    let Some(uid) = pod.uid() else { return Ok(Vec::new()) };
     // systemd's way of writing control groups has underscores.
     let marks = [format!("pod{uid}"), format!("pod{}", uid.replace('-', "_"))];
     let mut pids = Vec::new();
@@ -374,13 +411,8 @@ mod tests {
     use super::*;
 
     fn targets() -> Targets {
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        Targets {
-            pods: names(&["default/g-0", "default/g-1"]),
-            operators: names(&["wheelhouse-system/o"]),
-            with_volumes: names(&["default/g-1"]),
-            nodes: names(&["node-1", "node-2"]),
-        }
+        let nodes = ["node-1", "node-2"].map(str::to_owned).to_vec();
+        Targets { pods: 2, operators: 1, with_volumes: 1, nodes }
     }
 
     #[test]
@@ -411,7 +443,7 @@ mod tests {
             "delete pod",
             "kill the processes",
             "stop the processes",
-            "fill the volumes of pod default/g-1",
+            "fill the volumes of pod 1",
             "stop the operator",
             "cut off",
             "keep node",

@@ -257,7 +257,9 @@ impl Settings {
             .path("service-account-private-key-file", &credentials.service_accounts)
             .path("root-ca-file", authority)
             .path("cluster-signing-cert-file", authority)
-            .path("cluster-signing-key-file", &authority.with_extension("key"));
+            .path("cluster-signing-key-file", &authority.with_extension("key"))
+            // It would make a folder for the whole host, which nobody takes away.
+            .path("flex-volume-plugin-dir", &self.folder.join("volume-plugins"));
         match &self.pods {
             Some(pods) => flags.flag("cluster-cidr", &pods.to_string()).0,
             None => flags.0,

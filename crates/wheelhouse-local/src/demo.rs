@@ -1,8 +1,8 @@
 //! The demo: every operator of this tree installed, with its samples running.
 //!
-//! An operator is a file `deploy/NAME.yaml` and the samples in
-//! `operators/NAME/samples/`. On a local cluster the images are loaded into the
-//! nodes; on any other they go through a registry.
+//! An operator is a file `deploy/NAME.yaml`, or `deploy/NAME-cluster-wide.yaml` where there are both, and the
+//! samples in `operators/NAME/samples/`. On a local cluster the images that these name are
+//! loaded into the nodes; on any other they go through a registry.
 
 use std::{
     collections::BTreeSet,
@@ -59,13 +59,21 @@ pub struct Running {
 }
 
 impl Demo {
-    /// Reads `deploy/` and `operators/*/samples/` of a tree, and which images it has.
+    /// Reads `deploy/` and `operators/*/samples/` of a tree, and which of its images these name. The
+    /// tree may have more, which would be built for nobody.
     pub fn read(tree: &Path) -> Result<Self> {
         let mut samples = Vec::new();
         for operator in sorted(&tree.join("operators"))? {
             samples.extend(manifests_in(&operator.join("samples"))?);
         }
-        Ok(Self { images: Image::all_of(tree)?, deploy: manifests_in(&tree.join("deploy"))?, samples })
+        let deploy = installed(&tree.join("deploy"))?;
+        let mut named = BTreeSet::new();
+        for manifest in deploy.iter().chain(&samples) {
+            find_images(&manifest.object, &mut named);
+        }
+        let mut images = Image::all_of(tree)?;
+        images.retain(|image| named.contains(image.reference().as_str()));
+        Ok(Self { images, deploy, samples })
     }
 
     /// Installs everything and waits until it runs.
@@ -304,12 +312,9 @@ fn rename_images(value: &mut Value, registry: &str) {
         Value::Object(fields) => {
             for (name, value) in fields {
                 match value {
-                    // Operators are told the images of what they run by variables.
-                    Value::String(text) if name == "image" || name == "value" => {
-                        if let Some(rest) =
-                            text.strip_prefix(images::REGISTRY).and_then(|rest| rest.strip_prefix('/'))
-                        {
-                            *text = format!("{registry}/{rest}");
+                    Value::String(text) => {
+                        if let Some(image) = our_image(name, text) {
+                            *text = format!("{registry}/{image}");
                         }
                     }
                     other => rename_images(other, registry),
@@ -321,14 +326,56 @@ fn rename_images(value: &mut Value, registry: &str) {
     }
 }
 
+/// Adds the images of ours that a manifest names.
+fn find_images<'a>(value: &'a Value, found: &mut BTreeSet<&'a str>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value {
+                    Value::String(text) if our_image(name, text).is_some() => drop(found.insert(text)),
+                    other => find_images(other, found),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| find_images(item, found)),
+        _ => {}
+    }
+}
+
+/// The name without the registry, if this field of a manifest names an image of ours. Operators are
+/// told the images of what they run by variables.
+fn our_image<'a>(field: &str, text: &'a str) -> Option<&'a str> {
+    let is_place_of_one = field == "image" || field == "value";
+    text.strip_prefix(images::REGISTRY)?.strip_prefix('/').filter(|_| is_place_of_one)
+}
+
+/// What is installed: of an operator that can be for one namespace or for all, the latter.
+fn installed(folder: &Path) -> Result<Vec<Manifest>> {
+    let files = yaml_files(folder)?;
+    let is_narrower = |file: &PathBuf| {
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        files.contains(&folder.join(format!("{name}-cluster-wide.yaml")))
+    };
+    read_all(files.iter().filter(|file| !is_narrower(file)))
+}
+
 /// All manifests of a folder's YAML files, in the order of their names; none where there is no folder.
 fn manifests_in(folder: &Path) -> Result<Vec<Manifest>> {
+    read_all(&yaml_files(folder)?)
+}
+
+fn read_all<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<Vec<Manifest>> {
     let mut manifests = Vec::new();
-    for path in sorted(folder)?.into_iter().filter(|path| path.extension().is_some_and(|each| each == "yaml"))
-    {
-        manifests.extend(Manifest::read_all(&path, &folders::read_text(&path)?)?);
+    for path in files {
+        manifests.extend(Manifest::read_all(path, &folders::read_text(path)?)?);
     }
     Ok(manifests)
+}
+
+fn yaml_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = sorted(folder)?;
+    files.retain(|path| path.extension().is_some_and(|each| each == "yaml"));
+    Ok(files)
 }
 
 fn sorted(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -371,19 +418,62 @@ mod tests {
         let demo = Demo::read(&tree).unwrap();
         let of_operators = demo.samples.iter().filter(|sample| demo.is_of_an_operator(sample));
         let kinds: BTreeSet<_> = of_operators.map(Manifest::kind).collect();
-        assert!(kinds.contains("Gordon") && kinds.contains("CdnCluster"), "{kinds:?}");
+        assert!(["Gordon", "CdnCluster", "EtcdCluster"].iter().all(|kind| kinds.contains(kind)), "{kinds:?}");
         assert!(!kinds.contains("ConfigMap") && !kinds.contains("Deployment"), "{kinds:?}");
     }
 
     #[test]
-    fn this_tree_reads_as_a_demo_and_its_images_are_those_that_are_built() {
+    fn this_tree_reads_as_a_demo_that_has_the_images_it_names_and_no_others() {
         let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let demo = Demo::read(&tree).unwrap();
-        let built: Vec<_> = demo.images.iter().map(Image::reference).collect();
-        let text =
-            serde_json::to_string(&demo.deploy.iter().map(|each| &each.object).collect::<Vec<_>>()).unwrap();
-        for used in text.split('"').filter(|word| word.starts_with("wheelhouse.dev/") && word.contains(':')) {
-            assert!(built.contains(&used.to_owned()), "{used} is in deploy/ but not among {built:?}");
+        let built: BTreeSet<_> = demo.images.iter().map(Image::reference).collect();
+        let objects: Vec<_> = demo.deploy.iter().chain(&demo.samples).map(|each| &each.object).collect();
+        // By another way than the code's: whatever is said in these files and looks like an image.
+        let text = serde_json::to_string(&objects).unwrap();
+        let words = text.split('"').filter(|word| word.starts_with("wheelhouse.dev/") && word.contains(':'));
+        assert_eq!(words.map(str::to_owned).collect::<BTreeSet<_>>(), built);
+    }
+
+    #[test]
+    fn of_an_operator_for_one_namespace_or_for_all_the_latter_is_installed() {
+        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let demo = Demo::read(&tree).unwrap();
+        let operators = demo.deploy.iter().filter(|manifest| manifest.kind() == "Deployment");
+        let of_etcd: Vec<_> = operators.filter(|manifest| manifest.name() == "etcd-operator").collect();
+        assert_eq!(of_etcd.len(), 1);
+        assert!(of_etcd[0].object.to_string().contains("--cluster-wide"));
+    }
+
+    #[test]
+    fn images_that_no_manifest_names_are_left_out() {
+        let tree = tempfile::tempdir().unwrap();
+        let write =
+            |file: &str, text: &str| folders::write_file(&tree.path().join(file), text, 0o644).unwrap();
+        for image in ["web", "proxy", "unused"] {
+            write(&format!("images/{image}/Containerfile"), "");
         }
+        for version in ["v1", "v2"] {
+            write(&format!("images/etcd/{version}/go.mod"), "");
+        }
+        write("images/etcd/Containerfile", "");
+        let [web, proxy, unused] =
+            ["web", "proxy", "unused"].map(|name| format!("wheelhouse.dev/{name}:{}", images::VERSION));
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "web-operator", "annotations": {"note": unused}},
+            "spec": {"template": {"spec": {"containers": [{
+                "image": web, "env": [{"name": "PROXY", "value": proxy}],
+            }]}}},
+        });
+        let sample = json!({
+            "apiVersion": "example.com/v1", "kind": "Web", "metadata": {"name": "sample"},
+            "spec": {"store": {"image": "wheelhouse.dev/etcd:v2"}},
+        });
+        write("deploy/web.yaml", &deployment.to_string());
+        write("operators/web/samples/web.yaml", &sample.to_string());
+
+        let demo = Demo::read(tree.path()).unwrap();
+        let names: Vec<_> = demo.images.iter().map(|image| image.name.as_str()).collect();
+        assert_eq!(vec!["etcd-v2", "proxy", "web"], names);
     }
 }

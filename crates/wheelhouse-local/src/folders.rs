@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use nix::fcntl::{Flock, FlockArg};
+use nix::{
+    fcntl::{Flock, FlockArg},
+    unistd::{Uid, User, geteuid},
+};
 
 use crate::error::{Error, Result};
 
@@ -21,11 +24,21 @@ pub fn cache() -> PathBuf {
     })
 }
 
+/// Whose the cache is, where root runs this for somebody: compilers are called as them, because what
+/// root puts there, they could not replace.
+pub(crate) fn owner_of_the_cache() -> Result<Option<User>> {
+    let cache = cache();
+    create_folder(&cache)?;
+    let owner = fs::metadata(&cache).map_err(Error::file("look at", &cache))?.uid();
+    let is_anothers = geteuid().is_root() && owner != geteuid().as_raw();
+    Ok(is_anothers.then(|| User::from_uid(Uid::from_raw(owner)).ok().flatten()).flatten())
+}
+
 /// The folder of the clusters: `WHEELHOUSE_STATE_DIR`, or else
 /// `/var/lib/wheelhouse` for root and the user's state folder for anybody else.
 pub fn state() -> PathBuf {
     from_env("WHEELHOUSE_STATE_DIR").unwrap_or_else(|| {
-        if nix::unistd::geteuid().is_root() {
+        if geteuid().is_root() {
             PathBuf::from("/var/lib/wheelhouse")
         } else {
             from_env("XDG_STATE_HOME").unwrap_or_else(|| home().join(".local/state")).join("wheelhouse")
@@ -76,7 +89,7 @@ impl Lock {
     /// For what there is only one of on this host, whatever folders a user has chosen.
     pub async fn on_host(name: &str, on_wait: impl FnOnce(&str)) -> Result<Self> {
         // Each user has a folder of their own for them: in a shared one, anybody could hold root up.
-        let folder = if nix::unistd::geteuid().is_root() {
+        let folder = if geteuid().is_root() {
             PathBuf::from("/run")
         } else {
             let state = state();

@@ -1,17 +1,20 @@
-//! Container images without Docker, built with buildah. There are two kinds:
+//! Container images without Docker, built with buildah. There are three kinds:
 //!
 //! - Every `images/NAME/Containerfile` is built on a Debian base that mmdebstrap
 //!   makes.
+//! - Where there are Go modules beside it, as in `images/NAME/v1.2.3/go.mod`, each
+//!   becomes an image on that base, with what this machine's Go makes of it.
 //! - Every package in `images/`, and every operator, becomes an image of one
 //!   static binary. They share `images/Containerfile`.
 //!
-//! The same files build with `docker build` on public base images: one build
-//! argument is all that differs.
+//! The same files build with `docker build` on public base images: build
+//! arguments are all that differs.
 //!
 //! A finished image is an archive in the cache, in the format of `docker save`,
 //! named by a hash of everything that went into it. What did not change is not
 //! built again.
 
+mod go_program;
 mod input;
 mod program;
 
@@ -21,6 +24,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use go_program::GoProgram;
 use input::{Input, files};
 use program::Program;
 
@@ -35,7 +39,8 @@ use crate::{
 
 /// Images are called `wheelhouse.dev/NAME:VERSION`, unless they go to a registry.
 pub const REGISTRY: &str = "wheelhouse.dev";
-/// The version of every image that this tree builds.
+/// The version of every image that this tree builds, but of those of upstream's programs: they have
+/// the versions of these.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const CONTAINERFILE: &str = "Containerfile";
@@ -50,7 +55,8 @@ const ROOM_TO_BUILD: u64 = 2 << 30;
 /// An image that can be built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// Its short name: that of its folder in `images/`, or `NAME-operator` for `operators/NAME`.
+    /// Its short name: that of its folder in `images/`, followed by the version where it has several
+    /// (`etcd-v3.6.16`), or `NAME-operator` for `operators/NAME`.
     pub name: String,
     content: Content,
 }
@@ -60,6 +66,8 @@ pub struct Image {
 enum Content {
     /// A folder with a Containerfile, on the Debian base.
     Folder(PathBuf),
+    /// A version of a program in Go, on the Debian base.
+    GoProgram(GoProgram),
     /// One static binary, and nothing else.
     Program(Program),
 }
@@ -73,7 +81,11 @@ impl Image {
             if folder.join("Cargo.toml").is_file() {
                 all.push(Self::of_program(name, folder));
             } else if folder.join(CONTAINERFILE).is_file() {
-                all.push(Self { name, content: Content::Folder(folder) });
+                let versions = GoProgram::all_in(&folder, &name)?;
+                if versions.is_empty() {
+                    all.push(Self { name, content: Content::Folder(folder) });
+                }
+                all.extend(versions.into_iter().map(Self::of_go_program));
             }
         }
         if operators.is_dir() {
@@ -92,6 +104,22 @@ impl Image {
         Self { content: Content::Program(Program { package, name: name.clone() }), name }
     }
 
+    /// The program of an image that is one in Go, for whoever runs it without a container; compiled if the cache
+    /// does not have it.
+    ///
+    /// # Errors
+    /// When it is no such image, or cannot be compiled.
+    pub async fn program(&self, progress: &Progress) -> Result<PathBuf> {
+        match &self.content {
+            Content::GoProgram(program) => program.kept(progress).await,
+            _ => Err(Error::Refused(format!("{} is no program in Go", self.name))),
+        }
+    }
+
+    fn of_go_program(program: GoProgram) -> Self {
+        Self { name: program.full_name(), content: Content::GoProgram(program) }
+    }
+
     /// What pods call it.
     pub fn reference(&self) -> String {
         self.reference_in(REGISTRY)
@@ -99,7 +127,11 @@ impl Image {
 
     /// What pods call it when it is in a registry.
     pub fn reference_in(&self, registry: &str) -> String {
-        format!("{}/{}:{VERSION}", registry.trim_end_matches('/'), self.name)
+        let (name, version) = match &self.content {
+            Content::GoProgram(program) => (&program.name, program.version.as_str()),
+            Content::Folder(_) | Content::Program(_) => (&self.name, VERSION),
+        };
+        format!("{}/{name}:{version}", registry.trim_end_matches('/'))
     }
 
     /// The archive of the image as it is now; built if the cache does not have it.
@@ -108,13 +140,16 @@ impl Image {
             progress.line(format!("process {holder} is building images; waiting for it"));
         })
         .await?;
-        let inputs = self.inputs(progress).await?;
-        let key = input::key(&inputs, &format!("{SUITE} {VERSION}"));
+        let mut inputs = self.inputs(progress).await?;
+        let key = input::key(&inputs, &self.basis());
         let archive = folders::cache().join("images").join(format!("{}-{key}.tar", self.name));
         if !is_intact(&archive) {
             check_tools()?;
             check_room()?;
             remove_partials()?;
+            if let Content::GoProgram(program) = &self.content {
+                inputs.push(program.compile(progress).await?);
+            }
             let stage = progress.stage(format!("building the image {} (half a minute at most)", self.name));
             let built = self.build(&inputs, &archive).await;
             clear_storage().await?;
@@ -138,10 +173,19 @@ impl Image {
         Ok(())
     }
 
-    /// All that the build reads of this tree.
+    /// What the image is built on and for, as opposed to what it is made of.
+    fn basis(&self) -> String {
+        match &self.content {
+            Content::GoProgram(program) => format!("{SUITE} {} {}", program.version, program.target()),
+            Content::Folder(_) | Content::Program(_) => format!("{SUITE} {VERSION}"),
+        }
+    }
+
+    /// All that decides what this image is, of this tree.
     async fn inputs(&self, progress: &Progress) -> Result<Vec<Input>> {
         match &self.content {
             Content::Folder(folder) => Input::all_in(folder),
+            Content::GoProgram(program) => program.sources(),
             Content::Program(program) => Ok(vec![
                 Input::new(CONTAINERFILE, PROGRAM_CONTAINERFILE, false),
                 Input::new("program", program.compile(progress).await?, true),
@@ -157,12 +201,16 @@ impl Image {
         }
         let build = buildah(&doing).args(["bud", "--isolation", "chroot", "--network", "host"]);
         let build = match &self.content {
-            Content::Folder(_) => {
+            Content::Folder(_) | Content::GoProgram(_) => {
                 import_base(&doing).await?;
                 build.args(["--build-arg", &format!("BASE={BASE_IMAGE}")])
             }
             // Without the time of the build, the same binary is the same image.
-            Content::Program(_) => build.args(["--build-arg", "PROGRAM=prebuilt", "--timestamp", "0"]),
+            Content::Program(_) => build.args(["--timestamp", "0"]),
+        };
+        let build = match &self.content {
+            Content::Folder(_) => build,
+            Content::GoProgram(_) | Content::Program(_) => build.args(["--build-arg", "PROGRAM=prebuilt"]),
         };
         build
             .args(["--tag", &self.reference(), "--file"])
@@ -368,6 +416,25 @@ mod tests {
                 Image { name: "web".to_owned(), content: Content::Folder(folder("images/web")) },
             ],
             images
+        );
+    }
+
+    #[test]
+    fn every_version_of_a_program_in_go_is_an_image_with_that_version_as_its_tag() {
+        let (_tree, images) = tree(&[
+            "images/store/Containerfile",
+            "images/store/main.go",
+            "images/store/etc/defaults",
+            "images/store/v1.9.2/go.mod",
+            "images/store/v1.10.0/go.mod",
+        ]);
+        let called: Vec<_> = images.iter().map(|image| (image.name.as_str(), image.reference())).collect();
+        assert_eq!(
+            vec![
+                ("store-v1.10.0", "wheelhouse.dev/store:v1.10.0".to_owned()),
+                ("store-v1.9.2", "wheelhouse.dev/store:v1.9.2".to_owned()),
+            ],
+            called
         );
     }
 

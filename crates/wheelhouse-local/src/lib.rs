@@ -25,6 +25,7 @@ pub mod control_plane;
 pub mod demo;
 pub mod error;
 pub mod folders;
+mod go;
 pub mod images;
 pub mod kubeconfig;
 mod machine;

@@ -38,6 +38,11 @@ impl Input {
         files(folder)?.into_iter().map(read).collect()
     }
 
+    /// Whether it is somewhere in this folder of the folder that is built.
+    pub(super) fn is_in(&self, folder: &str) -> bool {
+        self.name.starts_with(folder)
+    }
+
     /// Everybody may read it there, whatever the umask is here and was when the tree was fetched.
     pub(super) fn write_to(&self, folder: &Path) -> Result<()> {
         let (path, mode) = (folder.join(&self.name), if self.is_executable { 0o755 } else { 0o644 });

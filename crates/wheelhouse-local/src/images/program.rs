@@ -8,12 +8,11 @@
 
 use std::{
     fs,
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
 use goblin::elf::Elf;
-use nix::unistd::{Uid, User, geteuid};
+use nix::unistd::User;
 
 use crate::{
     command::Call,
@@ -66,7 +65,7 @@ impl Program {
     }
 }
 
-/// Who calls cargo: the user whose the cache is. What root puts there for somebody, they could not replace.
+/// Who calls cargo: the user whose the cache is.
 struct Builder {
     user: Option<User>,
     cargo_home: PathBuf,
@@ -74,11 +73,7 @@ struct Builder {
 
 impl Builder {
     fn of_the_cache() -> Result<Self> {
-        let cache = folders::cache();
-        folders::create_folder(&cache)?;
-        let owner = fs::metadata(&cache).map_err(Error::file("look at", &cache))?.uid();
-        let is_anothers = geteuid().is_root() && owner != geteuid().as_raw();
-        let user = is_anothers.then(|| User::from_uid(Uid::from_raw(owner)).ok().flatten()).flatten();
+        let user = folders::owner_of_the_cache()?;
         let cargo_home = folders::from_env("CARGO_HOME").unwrap_or_else(|| {
             user.as_ref().map_or_else(folders::home, |user| user.dir.clone()).join(".cargo")
         });

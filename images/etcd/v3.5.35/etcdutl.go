@@ -1,0 +1,16 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/etcdutl/v3/etcdutl"
+)
+
+func addCommands(root *cobra.Command) {
+	root.AddCommand(
+		etcdutl.NewBackupCommand(),
+		etcdutl.NewDefragCommand(),
+		etcdutl.NewSnapshotCommand(),
+		etcdutl.NewVersionCommand(),
+		etcdutl.NewCheckCommand(),
+	)
+}
