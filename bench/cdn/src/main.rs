@@ -13,6 +13,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
+use wheelhouse_bench::samples;
 
 use crate::{
     load::Load,
@@ -89,7 +90,7 @@ fn bench(options: &Options) -> Result<()> {
         results.first_requests.push(waited.as_secs_f64());
     }
     println!("{results}");
-    results.write(&options.output)?;
+    samples::write(&options.output, &results)?;
     println!("every sample is in {}", options.output.display());
     stage.down()
 }

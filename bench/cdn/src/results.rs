@@ -1,9 +1,9 @@
 //! What was measured, as a table and as JSON.
 
-use std::{fmt, fs, path::Path};
+use std::fmt;
 
-use anyhow::{Context as _, Result};
 use serde::Serialize;
+use wheelhouse_bench::samples::percentile;
 
 use crate::{load::Sample, stage::Configured};
 
@@ -23,23 +23,13 @@ impl Results {
             Configured::ByHand => self.by_hand.push(sample),
         }
     }
-
-    pub(crate) fn write(&self, path: &Path) -> Result<()> {
-        let text = serde_json::to_string_pretty(self)?;
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        }
-        fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))
-    }
 }
 
 /// What is looked at of a sample.
 type Figure = fn(&Sample) -> f64;
 
 fn median(samples: impl Iterator<Item = f64>) -> f64 {
-    let mut samples: Vec<_> = samples.collect();
-    samples.sort_by(f64::total_cmp);
-    samples.get(samples.len() / 2).copied().unwrap_or(f64::NAN)
+    percentile(&samples.collect::<Vec<_>>(), 50).unwrap_or(f64::NAN)
 }
 
 impl fmt::Display for Results {

@@ -3,14 +3,15 @@
 use std::{
     collections::BTreeSet,
     fmt, fs,
-    io::{BufRead as _, BufReader, Write as _},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use wheelhouse_bench::LocalCluster;
 
 use crate::load::Load;
 
@@ -37,7 +38,7 @@ impl fmt::Display for Configured {
 
 /// The cluster; it ends with this.
 pub(crate) struct Stage {
-    wheelhouse: PathBuf,
+    cluster: LocalCluster,
 }
 
 /// One balancer: whoever asks must know whom they ask.
@@ -59,26 +60,20 @@ const SIGNAL_THE_AGENT: &str = r#"for each in /proc/[0-9]*; do case "$(tr '\0' '
 impl Stage {
     /// Brings it up.
     pub(crate) fn up(wheelhouse: &Path) -> Result<Self> {
-        let stage = Self { wheelhouse: wheelhouse.to_owned() };
-        eprintln!("bringing up a cluster (a minute, and minutes more at first for the images)");
-        stage.wheelhouse(&["local", "up", CLUSTER])?;
-        for image in ["nginx", "cdn-operator"] {
-            let archive = stage.wheelhouse(&["image", "build", image])?;
-            stage.wheelhouse(&["local", "load", "--cluster", CLUSTER, archive.trim()])?;
-        }
-        stage.kubectl(&["apply", "-f", "deploy/cdn.yaml"])?;
-        let operator = ["-n", "wheelhouse-system", "rollout", "status", "deployment/cdn-operator"];
-        stage.kubectl(&operator)?;
-        stage.kubectl(&["apply", "-f", "operators/cdn/samples/origin.yaml"])?;
-        stage.kubectl(&["rollout", "status", "deployment/films", "--timeout=60s"])?;
-        stage.fed(&["apply", "-f", "-"], CLUSTERS)?;
+        let cluster = LocalCluster::up(wheelhouse, CLUSTER, 1)?;
+        cluster.load(&["nginx", "cdn-operator"])?;
+        cluster.install_operator("deploy/cdn.yaml", "cdn-operator")?;
+        let stage = Self { cluster };
+        stage.cluster.kubectl(&["apply", "-f", "operators/cdn/samples/origin.yaml"])?;
+        stage.cluster.kubectl(&["rollout", "status", "deployment/films", "--timeout=60s"])?;
+        stage.cluster.fed(&["apply", "-f", "-"], CLUSTERS)?;
         stage.wait_until_ready()?;
         Ok(stage)
     }
 
     /// Takes it down.
     pub(crate) fn down(self) -> Result<()> {
-        self.wheelhouse(&["local", "down", CLUSTER]).map(drop)
+        self.cluster.down()
     }
 
     /// Where the balancer is asked.
@@ -92,7 +87,8 @@ impl Stage {
         let caches = self.pods("cache")?.into_iter().collect::<Vec<_>>();
         let servers = caches.iter().map(|pod| Ok(format!("server {}:8080;", self.address(pod)?)));
         let servers = servers.collect::<Result<Vec<_>>>()?.join(" ");
-        let origin = self.kubectl(&["get", "service", "films", "-o", "jsonpath={.spec.clusterIP}"])?;
+        let origin =
+            self.cluster.kubectl(&["get", "service", "films", "-o", "jsonpath={.spec.clusterIP}"])?;
         for pod in &caches {
             self.configure_pod(pod, who, ("cache.conf", &format!("server {origin}:80;")))?;
         }
@@ -119,13 +115,13 @@ impl Stage {
     fn configure_pod(&self, pod: &str, who: Configured, (file, servers): (&str, &str)) -> Result<()> {
         let shell = ["exec", "-i", pod, "-c", "nginx", "--", "sh", "-c"];
         if who == Configured::ByTheOperator {
-            return self.kubectl(&[&shell[..], &[SIGNAL_THE_AGENT, "CONT"]].concat()).map(drop);
+            return self.cluster.kubectl(&[&shell[..], &[SIGNAL_THE_AGENT, "CONT"]].concat()).map(drop);
         }
-        self.kubectl(&[&shell[..], &[SIGNAL_THE_AGENT, "STOP"]].concat())?;
+        self.cluster.kubectl(&[&shell[..], &[SIGNAL_THE_AGENT, "STOP"]].concat())?;
         let path = Path::new("bench/cdn/by-hand").join(file);
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let put = "cat > /run/cdn/nginx.conf && : > /run/cdn/by-hand.log && nginx -t -q -e stderr -c /run/cdn/nginx.conf && kill -HUP $(cat /run/cdn/nginx.pid)";
-        self.fed(&[&shell[..], &[put]].concat(), &text.replace("@SERVERS@", servers)).map(drop)
+        self.cluster.fed(&[&shell[..], &[put]].concat(), &text.replace("@SERVERS@", servers)).map(drop)
     }
 
     /// Adds a cache pod, and takes it away again: how long after its readiness the first
@@ -168,18 +164,24 @@ impl Stage {
     }
 
     fn scale(&self, replicas: usize) -> Result<()> {
-        self.kubectl(&["scale", "cdncluster", "cache", &format!("--replicas={replicas}")]).map(drop)
+        self.cluster.kubectl(&["scale", "cdncluster", "cache", &format!("--replicas={replicas}")]).map(drop)
     }
 
     fn wait_until_ready(&self) -> Result<()> {
         let wait = ["wait", "--for=jsonpath={.status.state}=Ready", "cdncluster", "--all", "--timeout=180s"];
-        self.kubectl(&wait).map(drop)
+        self.cluster.kubectl(&wait).map(drop)
     }
 
     fn pods(&self, cluster: &str) -> Result<BTreeSet<String>> {
         let selector = format!("cluster.anevia.com/cluster={cluster}");
-        let told =
-            self.kubectl(&["get", "pods", "-l", &selector, "-o", "jsonpath={.items[*].metadata.name}"])?;
+        let told = self.cluster.kubectl(&[
+            "get",
+            "pods",
+            "-l",
+            &selector,
+            "-o",
+            "jsonpath={.items[*].metadata.name}",
+        ])?;
         Ok(told.split_whitespace().map(str::to_owned).collect())
     }
 
@@ -187,51 +189,13 @@ impl Stage {
     fn watch_readiness(&self, cluster: &str) -> Result<Child> {
         let selector = format!("cluster.anevia.com/cluster={cluster}");
         let path = r#"jsonpath={.metadata.name}={.status.conditions[?(@.type=="Ready")].status}{"\n"}"#;
-        let kubectl = ["local", "kubectl", "--cluster", CLUSTER];
         let watch = ["get", "pods", "--watch", "-l", &selector, "-o", path];
-        let mut command = Command::new(&self.wheelhouse);
-        command.args(kubectl).args(watch).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut command = self.cluster.kubectl_command(&watch);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
         command.spawn().context("cannot watch pods")
     }
 
     fn address(&self, pod: &str) -> Result<String> {
-        self.kubectl(&["get", "pod", pod, "-o", "jsonpath={.status.podIP}"])
-    }
-
-    fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        self.wheelhouse(&[&["local", "kubectl", "--cluster", CLUSTER], arguments].concat())
-    }
-
-    fn fed(&self, arguments: &[&str], text: &str) -> Result<String> {
-        self.call(&[&["local", "kubectl", "--cluster", CLUSTER], arguments].concat(), Some(text))
-    }
-
-    fn wheelhouse(&self, arguments: &[&str]) -> Result<String> {
-        self.call(arguments, None)
-    }
-
-    fn call(&self, arguments: &[&str], text: Option<&str>) -> Result<String> {
-        let line = format!("wheelhouse {}", arguments.join(" "));
-        let mut child = Command::new(&self.wheelhouse)
-            .args(arguments)
-            .stdin(if text.is_some() { Stdio::piped() } else { Stdio::null() })
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("cannot run {}", self.wheelhouse.display()))?;
-        if let (Some(text), Some(mut input)) = (text, child.stdin.take()) {
-            input.write_all(text.as_bytes())?;
-        }
-        let output = child.wait_with_output()?;
-        match output.status.success() {
-            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-            false => bail!("{line} ended with {}", output.status),
-        }
-    }
-}
-
-/// Also when something went wrong.
-impl Drop for Stage {
-    fn drop(&mut self) {
-        let _ = Command::new(&self.wheelhouse).args(["local", "down", CLUSTER, "--if-exists"]).output();
+        self.cluster.kubectl(&["get", "pod", pod, "-o", "jsonpath={.status.podIP}"])
     }
 }

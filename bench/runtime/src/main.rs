@@ -12,7 +12,6 @@ mod arena;
 mod contestants;
 mod figures;
 mod options;
-mod process_usage;
 mod results;
 mod run;
 mod widget;
@@ -20,8 +19,9 @@ mod world;
 
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Parser as _;
+use wheelhouse_bench::samples;
 use wheelhouse_local::progress::{Progress, tell};
 
 use crate::{
@@ -57,7 +57,7 @@ async fn bench(options: &Options, progress: &Progress) -> Result<()> {
     progress.clear();
 
     println!("{results}");
-    results.write(&options.output).with_context(|| format!("cannot write {}", options.output.display()))?;
+    samples::write(&options.output, &results)?;
     tell(format_args!("every sample is in {}", options.output.display()));
     Ok(())
 }

@@ -3,9 +3,10 @@
 mod measure;
 mod table;
 
-use std::{collections::BTreeMap, fs, io, path::Path, thread::available_parallelism};
+use std::{collections::BTreeMap, thread::available_parallelism};
 
 use serde::Serialize;
+use wheelhouse_bench::samples::percentile;
 
 pub(crate) use measure::Measure;
 
@@ -88,14 +89,6 @@ impl Results {
         self.compare();
     }
 
-    /// Writes everything as JSON.
-    pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        fs::write(path, serde_json::to_vec_pretty(self)?)
-    }
-
     fn compare(&mut self) {
         let baseline: BTreeMap<Measure, f64> = self
             .contestants
@@ -112,36 +105,9 @@ impl Results {
     }
 }
 
-/// The value that so many per cent do not exceed; for an even number of samples the 50th is the mean of the two
-/// in the middle. None without samples.
-pub(crate) fn percentile(samples: &[f64], per_cent: usize) -> Option<f64> {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let at = |rank: usize| sorted.get(rank.saturating_sub(1)).copied();
-    let rank = (sorted.len() * per_cent).div_ceil(100);
-    if per_cent == 50 && sorted.len().is_multiple_of(2) {
-        return Some((at(rank)? + at(rank + 1)?) / 2.0);
-    }
-    at(rank)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_median_is_the_middle() {
-        assert_eq!(Some(2.0), percentile(&[9.0, 1.0, 2.0], 50));
-        assert_eq!(Some(3.0), percentile(&[4.0, 9.0, 1.0, 2.0], 50));
-        assert_eq!(None, percentile(&[], 50));
-    }
-
-    #[test]
-    fn the_99th_of_200_leaves_two_above() {
-        let samples: Vec<f64> = (1..=200).map(f64::from).collect();
-        assert_eq!(Some(198.0), percentile(&samples, 99));
-        assert_eq!(Some(7.0), percentile(&[7.0], 99));
-    }
 
     #[test]
     fn ratios_are_of_medians_to_the_baseline() {

@@ -1,10 +1,10 @@
 //! Cold convergence: every Widget is there before the contestant starts, and no ConfigMap is.
 
 use anyhow::Result;
+use wheelhouse_bench::process_usage;
 
 use crate::{
     arena::{Arena, Player},
-    process_usage,
     results::{Measure, Sample},
     world::World,
 };

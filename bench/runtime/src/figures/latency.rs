@@ -5,11 +5,12 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use wheelhouse_bench::samples::percentile;
 use wheelhouse_testing::{Request, Requests};
 
 use crate::{
     arena::{Arena, Player},
-    results::{Measure, Sample, percentile},
+    results::{Measure, Sample},
     world::World,
 };
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use wheelhouse_bench::process_usage;
 
 use crate::{
     arena::{Arena, Player},
     contestants::Objects,
-    process_usage,
     results::{Measure, Results, Sample},
     run::Event,
     widget::Payload,

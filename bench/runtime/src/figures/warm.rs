@@ -1,10 +1,10 @@
 //! Warm restart: the contestant starts again on the world that it has converged.
 
 use anyhow::Result;
+use wheelhouse_bench::process_usage;
 
 use crate::{
     arena::{Arena, Player},
-    process_usage,
     results::{Measure, Sample},
     run::{Event, Run},
     world::World,

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use wheelhouse_bench::table::{aligned, number};
+
 use super::{Measure, Results, Score};
 
 impl fmt::Display for Results {
@@ -19,28 +21,7 @@ impl fmt::Display for Results {
             conditions.objects,
             conditions.changes,
         )?;
-        let rows = rows(self);
-        let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
-        let widths: Vec<usize> = (0..columns)
-            .map(|column| {
-                rows.iter()
-                    .filter_map(|row| row.get(column))
-                    .map(|cell| cell.chars().count())
-                    .max()
-                    .unwrap_or(0)
-            })
-            .collect();
-        for row in rows {
-            let mut line = String::new();
-            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                match column {
-                    0 => line.push_str(&format!("{cell:<width$}")),
-                    _ => line.push_str(&format!("  {cell:>width$}")),
-                }
-            }
-            writeln!(f, "{}", line.trim_end())?;
-        }
-        Ok(())
+        f.write_str(&aligned(&rows(self)))
     }
 }
 
@@ -66,11 +47,6 @@ fn cell(score: &Score) -> String {
         Some(ratio) => format!("{}  {ratio:>5.2}x", value.trim_end()),
         None => format!("{}        ", value.trim_end()),
     }
-}
-
-/// With as many digits as say something.
-fn number(value: f64) -> String {
-    if value.fract() == 0.0 || value.abs() >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") }
 }
 
 #[cfg(test)]

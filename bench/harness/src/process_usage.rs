@@ -9,27 +9,42 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// The memory of a process, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Memory {
+pub struct Memory {
     /// Resident now.
-    pub(crate) resident: u64,
+    pub resident: u64,
     /// Resident now and not backed by a file: heap and stacks.
-    pub(crate) anonymous: u64,
+    pub anonymous: u64,
     /// The most that was ever resident.
-    pub(crate) peak: u64,
+    pub peak: u64,
 }
 
 /// The processor time, user and system, that a process has used so far.
-pub(crate) fn cpu_time(pid: u32) -> Result<Duration> {
+///
+/// # Errors
+/// When there is no such process.
+pub fn cpu_time(pid: u32) -> Result<Duration> {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     cpu_time_in(&text).with_context(|| format!("{path} has no processor times: {text}"))
 }
 
 /// The memory of a process now.
-pub(crate) fn memory(pid: u32) -> Result<Memory> {
+///
+/// # Errors
+/// When there is no such process.
+pub fn memory(pid: u32) -> Result<Memory> {
     let path = format!("/proc/{pid}/status");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     memory_in(&text).with_context(|| format!("{path} does not tell the memory:\n{text}"))
+}
+
+/// How many threads a process has.
+///
+/// # Errors
+/// When there is no such process.
+pub fn threads(pid: u32) -> Result<usize> {
+    let path = format!("/proc/{pid}/task");
+    Ok(fs::read_dir(&path).with_context(|| format!("cannot read {path}"))?.count())
 }
 
 /// Fields 14 and 15. The second one, the program's name, may have spaces and ends with the last bracket.
@@ -73,5 +88,6 @@ mod tests {
     fn this_process_has_a_usage() {
         cpu_time(std::process::id()).unwrap();
         assert!(memory(std::process::id()).unwrap().resident > 0);
+        assert!(threads(std::process::id()).unwrap() > 0);
     }
 }
