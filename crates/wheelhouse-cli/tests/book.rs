@@ -50,6 +50,11 @@ fn the_page_on_the_cdn_can_be_followed_from_top_to_bottom() {
     can_be_followed("docs/cdn.md", &["nginx", "cdn-operator"]);
 }
 
+#[test]
+fn the_page_on_etcd_can_be_followed_from_top_to_bottom() {
+    can_be_followed("docs/etcd.md", &["etcd-v3.6.16", "etcd-operator"]);
+}
+
 fn can_be_followed(page: &str, images: &[&str]) {
     // Two pages at once would find each other's clusters.
     static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());

@@ -18,7 +18,7 @@ use support::{Said, Wheelhouse, eventually, host::Host, http, image, tree};
 #[test]
 fn a_cluster_runs_operators_and_leaves_nothing_behind() {
     let gordon = image("gordon");
-    let others = ["gordon-operator", "nginx", "cdn-operator"].map(image);
+    let others = ["gordon-operator", "nginx", "cdn-operator", "etcd-v3.6.16", "etcd-operator"].map(image);
     let before = Host::now();
     let mut wheelhouse = Wheelhouse::new();
     // Somebody whose files are for themselves only must still get containers that can read theirs.
@@ -36,6 +36,7 @@ fn a_cluster_runs_operators_and_leaves_nothing_behind() {
     }
     gordon_keeps_its_pods(&wheelhouse);
     the_cdn_fetches_once(&wheelhouse);
+    etcd_keeps_what_was_written(&wheelhouse);
     an_image_of_one_static_binary_runs(&wheelhouse, &gordon);
 
     wheelhouse.local(&["down", "smoke"]).ok();
@@ -48,7 +49,11 @@ fn read(path: &str) -> String {
 }
 
 fn install(wheelhouse: &Wheelhouse, operator: &str) {
-    wheelhouse.apply("smoke", &read(&format!("deploy/{operator}.yaml")));
+    install_from(wheelhouse, &format!("deploy/{operator}.yaml"), operator);
+}
+
+fn install_from(wheelhouse: &Wheelhouse, file: &str, operator: &str) {
+    wheelhouse.apply("smoke", &read(file));
     let deployment = format!("deployment/{operator}-operator");
     let rolled_out = ["-n", "wheelhouse-system", "rollout", "status", &deployment, "--timeout=120s"];
     wheelhouse.kubectl("smoke", &rolled_out).ok();
@@ -93,6 +98,27 @@ fn the_cdn_fetches_once(wheelhouse: &Wheelhouse) {
     assert_eq!(fetched.body, "the film /live/film\n");
     assert_eq!(get().header("x-cache-status"), Some("HIT"));
     kubectl(&["delete", "cdncluster", "--all"]);
+}
+
+fn etcd_keeps_what_was_written(wheelhouse: &Wheelhouse) {
+    let kubectl = |args: &[&str]| wheelhouse.kubectl("smoke", args).ok();
+    install_from(wheelhouse, "deploy/etcd-cluster-wide.yaml", "etcd");
+    wheelhouse.apply("smoke", &read("operators/etcd/samples/etcd.yaml"));
+    let wait = || kubectl(&["wait", "--for=condition=Ready", "etcd/example-etcd-cluster", "--timeout=180s"]);
+    wait();
+    let etcdctl = |member: u32, args: &[&str]| {
+        let pod = format!("example-etcd-cluster-{member}");
+        kubectl(&[&["exec", &pod, "--", "etcdctl"], args].concat())
+    };
+    assert_eq!("OK\n", etcdctl(0, &["put", "/here", "test"]));
+    kubectl(&["delete", "pod", "example-etcd-cluster-1"]);
+    let again = || wheelhouse.kubectl("smoke", &["get", "pod", "example-etcd-cluster-1"]).code;
+    eventually(Duration::from_secs(60), again, |code| *code == Some(0));
+    kubectl(&["wait", "--for=condition=Ready", "pod/example-etcd-cluster-1", "--timeout=60s"]);
+    wait();
+    assert_eq!("/here\ntest\n", etcdctl(1, &["get", "/here"]));
+    assert_eq!(3, etcdctl(1, &["member", "list"]).lines().count());
+    kubectl(&["delete", "etcd", "example-etcd-cluster"]);
 }
 
 /// The node checks by itself that the image's user is not root: the pod names no user.

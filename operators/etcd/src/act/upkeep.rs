@@ -1,0 +1,96 @@
+//! Act: what etcd lets its members do: go back to an older version, and take writes again.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use futures::future::join_all;
+use tonic::Code;
+use wheelhouse::Result;
+
+use super::{Change, connect, failed, superseded};
+use crate::{
+    asking::Listed,
+    etcd::{self, AlarmType, Client, Dial, DowngradeAction},
+    size::Size,
+    version::Version,
+};
+
+/// How full the data of a member may be for writes to be taken again, in hundredths of its quota: more
+/// would soon be too much again.
+pub(crate) const ROOM_PERCENT: u64 = 90;
+
+pub(super) async fn allow_downgrade(change: &Change, client: &Client, to: Version) -> Result<()> {
+    match client.downgrade(DowngradeAction::Enable, &to.minor_text()).await {
+        // It was allowed before: to which version is seen in what the members say.
+        Err(error) if error.says("downgrade job in progress") => Ok(()),
+        outcome => outcome.map_err(|error| failed(change, error)),
+    }
+}
+
+/// etcd says of one version only that the cluster could go back to it: of the one before what the cluster works as. That
+/// tells what it works as, confirmed by a quorum.
+async fn could_go_back(client: &Client, to: Version) -> etcd::Result<bool> {
+    match client.downgrade(DowngradeAction::Validate, &to.minor_text()).await {
+        Ok(()) => Ok(true),
+        Err(error) if error.says("downgrade job in progress") => Ok(true),
+        Err(error) if error.says("invalid downgrade target version") => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+pub(super) async fn check_upgrade(change: &Change, client: &Client, to: Version) -> Result<()> {
+    let two_before = Version { minor: to.minor.saturating_sub(2), ..to };
+    match could_go_back(client, two_before).await {
+        Ok(true) => Ok(()),
+        // 3.4 cannot be asked.
+        Err(etcd::Error::Refused { code: Code::Unimplemented, .. }) => Ok(()),
+        Ok(false) => Err(superseded(change, "it works as an older one yet".to_owned())),
+        Err(error) => Err(failed(change, error)),
+    }
+}
+
+pub(super) async fn check_downgrade(change: &Change, client: &Client, to: Version) -> Result<()> {
+    match could_go_back(client, to).await {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(superseded(change, "it works as a newer one yet".to_owned())),
+        Err(error) => Err(failed(change, error)),
+    }
+}
+
+pub(super) async fn cancel_downgrade(change: &Change, client: &Client) -> Result<()> {
+    match client.downgrade(DowngradeAction::Cancel, "").await {
+        Err(error) if error.says("no inflight downgrade") => Ok(()),
+        outcome => outcome.map_err(|error| failed(change, error)),
+    }
+}
+
+/// Only for space that ran out, and only if every member that etcd lists has room again. Data that is corrupt stays
+/// so until a person has looked.
+pub(super) async fn take_back_no_space(
+    change: &Change,
+    listed: &[Listed],
+    client: &Client,
+    dialer: &Arc<dyn Dial>,
+    quota: Size,
+) -> Result<()> {
+    let has_room = rooms(change, dialer, quota).await;
+    if let Some(full) = listed.iter().find(|member| has_room.get(&member.id.0) != Some(&true)) {
+        return Err(superseded(change, format!("{} is not known to have room", full.id)));
+    }
+    let alarms = client.alarms().await.map_err(|error| failed(change, error))?;
+    for alarm in alarms.iter().filter(|alarm| alarm.alarm() == AlarmType::NoSpace) {
+        let outcome = client.disarm(alarm.member_id, AlarmType::NoSpace).await;
+        outcome.map_err(|error| failed(change, error))?;
+    }
+    Ok(())
+}
+
+/// Whether the members have room again, by their IDs.
+async fn rooms(change: &Change, dialer: &Arc<dyn Dial>, quota: Size) -> BTreeMap<u64, bool> {
+    let asking = change.through.iter().map(|address| async move {
+        let status = connect(change, dialer, address).await.ok()?.status().await.ok()?;
+        let its_own = Some(Size::said(status.db_size_quota)).filter(|own| own.0 > 0);
+        let room = its_own.unwrap_or(quota).percent(ROOM_PERCENT);
+        Some((status.header.unwrap_or_default().member_id, Size::said(status.db_size) <= room))
+    });
+    join_all(asking).await.into_iter().flatten().collect()
+}

@@ -1,0 +1,230 @@
+//! What is asked of etcd, asked of a real one: three members of the etcd that the test control plane runs.
+
+use std::{
+    net::TcpListener,
+    process::{Child, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use wheelhouse::Probe as _;
+use wheelhouse_local::{binaries::Binaries, progress::Progress};
+use wheelhouse_testing::eventually;
+
+use crate::{
+    act::{self, Change, What},
+    asking::{AlarmKind, Answer, AskHashes, AskMember},
+    etcd::{AlarmAction, AlarmType, Client, Dial, DowngradeAction, Id, Tcp},
+    size::Size,
+    version::Version,
+};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Members that end with this value.
+struct Etcd {
+    members: Vec<Child>,
+    addresses: Vec<String>,
+    _folder: tempfile::TempDir,
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        for member in &mut self.members {
+            let _ = member.kill();
+            let _ = member.wait();
+        }
+    }
+}
+
+impl Etcd {
+    async fn start(flags: &[&str]) -> Self {
+        let program = Binaries::for_tests(&Progress::shown()).await.unwrap().program("etcd");
+        let folder = tempfile::tempdir().unwrap();
+        let held: Vec<_> = (0..6).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let addresses: Vec<_> =
+            held.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect();
+        drop(held);
+        let (clients, peers) = addresses.split_at(3);
+        let all: Vec<_> =
+            peers.iter().enumerate().map(|(number, peer)| format!("m{number}=http://{peer}")).collect();
+        let members = clients.iter().zip(peers).enumerate().map(|(number, (client, peer))| {
+            wheelhouse_testing::spawn_tethered(&program, |command| {
+                command
+                    .arg(format!("--name=m{number}"))
+                    .arg(format!("--data-dir={}", folder.path().join(number.to_string()).display()))
+                    .args([
+                        format!("--listen-client-urls=http://{client}"),
+                        format!("--advertise-client-urls=http://{client}"),
+                        format!("--listen-peer-urls=http://{peer}"),
+                        format!("--initial-advertise-peer-urls=http://{peer}"),
+                        format!("--initial-cluster={}", all.join(",")),
+                        "--unsafe-no-fsync=true".to_owned(),
+                        "--log-level=error".to_owned(),
+                    ])
+                    .args(flags)
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null());
+            })
+            .unwrap()
+        });
+        let members = members.collect();
+        let etcd = Self { members, addresses: clients.to_vec(), _folder: folder };
+        eventually("all members know a leader", async || {
+            for number in 0..3 {
+                match etcd.try_client(number).await {
+                    Some(client) if client.status().await.is_ok_and(|status| status.leader != 0) => {}
+                    _ => return false,
+                }
+            }
+            true
+        })
+        .await;
+        etcd
+    }
+
+    async fn try_client(&self, number: usize) -> Option<Client> {
+        Client::connect(Arc::new(Tcp), &self.addresses[number], PATIENCE).await.ok()
+    }
+
+    async fn client(&self, number: usize) -> Client {
+        self.try_client(number).await.unwrap()
+    }
+
+    async fn answer(&self, number: usize) -> Answer {
+        let question = AskMember {
+            positions: Arc::default(),
+            of: "cluster".to_owned(),
+            dialer: Arc::new(Tcp),
+            address: self.addresses[number].clone(),
+            pod: String::new(),
+            cluster: None,
+            fresh_for: PATIENCE,
+        };
+        question.ask().await.unwrap().unwrap()
+    }
+
+    async fn change(&self, what: What) -> wheelhouse::Result<()> {
+        let change = Change { what, member: "m".to_owned(), cluster: None, through: self.addresses.clone() };
+        act::act(change, &(Arc::new(Tcp) as Arc<dyn Dial>)).await
+    }
+}
+
+/// Fills the data, and forgets most of it: the space stays with the file.
+async fn write_and_forget(client: &Client) {
+    let large = "x".repeat(1 << 20);
+    let mut revision = 0;
+    for _ in 0..12 {
+        revision = client.put("large", &large).await.unwrap().header.unwrap().revision;
+    }
+    client.compact(revision).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn space_that_is_free_is_seen_and_given_back() {
+    let etcd = Etcd::start(&["--quota-backend-bytes=67108864"]).await;
+    write_and_forget(&etcd.client(0).await).await;
+    eventually("most of the file is free", async || {
+        let upkeep = etcd.answer(0).await.upkeep;
+        upkeep.size >= Size(12 << 20) && upkeep.in_use <= upkeep.size.percent(50)
+    })
+    .await;
+    assert_eq!(etcd.answer(0).await.upkeep.quota, Some(Size(64 << 20)));
+    etcd.client(0).await.defragment().await.unwrap();
+    let after = etcd.answer(0).await.upkeep;
+    assert!(after.size <= Size(4 << 20), "{after:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn alarms_are_read_in_the_status_and_only_that_of_space_is_taken_back() {
+    let etcd = Etcd::start(&[]).await;
+    let (client, itself) = (etcd.client(0).await, etcd.answer(0).await.member);
+    client.alarm(AlarmAction::Activate, itself.0, AlarmType::NoSpace).await.unwrap();
+    client.alarm(AlarmAction::Activate, 0, AlarmType::Corrupt).await.unwrap();
+    let alarms = async || {
+        let answer = etcd.answer(1).await;
+        let mut alarms: Vec<_> = answer.alarms().map(|alarm| (alarm.kind, alarm.member)).collect();
+        alarms.sort();
+        alarms
+    };
+    let both = [(AlarmKind::NoSpace, Some(itself)), (AlarmKind::Corrupt, None)];
+    eventually("another member tells of both", async || alarms().await == both).await;
+    etcd.change(What::TakeBackNoSpace { quota: Size(1) }).await.unwrap();
+    eventually("one is left", async || alarms().await == [(AlarmKind::Corrupt, None)]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_alarm_is_not_taken_back_while_a_member_is_full() {
+    let etcd = Etcd::start(&["--quota-backend-bytes=16777216"]).await;
+    let client = etcd.client(0).await;
+    let large = "x".repeat(1 << 20);
+    while client.put("large", &large).await.is_ok() {}
+    assert!(!client.alarms().await.unwrap().is_empty());
+    let refused = etcd.change(What::TakeBackNoSpace { quota: Size(1) }).await.unwrap_err();
+    assert!(refused.to_string().contains("not known to have room"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_that_hold_the_same_have_the_same_hash_while_others_write() {
+    let etcd = Etcd::start(&[]).await;
+    let client = etcd.client(0).await;
+    let writing = tokio::spawn(async move {
+        loop {
+            let _ = client.put("key", "value").await;
+        }
+    });
+    let members = etcd.addresses.iter().map(|address| (address.clone(), String::new())).collect();
+    let question = AskHashes { dialer: Arc::new(Tcp), members, cluster: None, fresh_for: PATIENCE };
+    let hashes = question.ask().await.unwrap().unwrap();
+    writing.abort();
+    let mut all = Vec::new();
+    for number in 0..3 {
+        all.push(etcd.answer(number).await.member);
+    }
+    assert!(hashes.agree(all.iter().copied()), "{hashes:?}");
+    assert!(!hashes.agree([Id(1)]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_way_back_is_allowed_makes_the_data_fit_and_can_be_cancelled() {
+    let etcd = Etcd::start(&[]).await;
+    let runs = etcd.answer(0).await.version.unwrap();
+    let before = Version::new(3, runs.minor - 1, 0);
+    let upkeep = async |number| etcd.answer(number).await.upkeep;
+    eventually("the cluster works as what it runs", async || {
+        upkeep(0).await.storage_version.is_some_and(|storage| storage.minor == runs.minor)
+    })
+    .await;
+    let client = etcd.client(0).await;
+    let too_far = client.downgrade(DowngradeAction::Validate, &format!("3.{}", runs.minor - 2)).await;
+    assert!(too_far.unwrap_err().says("invalid downgrade target version"));
+    let next = Version::new(3, runs.minor + 1, 0);
+    etcd.change(What::CheckUpgrade { to: next }).await.unwrap();
+    let refused = etcd.change(What::CheckDowngrade { to: before }).await.unwrap_err();
+    assert!(refused.to_string().contains("works as a newer one yet"), "{refused}");
+    for _ in 0..2 {
+        // Once more is as good as once.
+        etcd.change(What::AllowDowngrade { to: before }).await.unwrap();
+    }
+    eventually("the data of all fits", async || {
+        let mut all = Vec::new();
+        for number in 0..3 {
+            let upkeep = upkeep(number).await;
+            all.push(upkeep.downgrade_to == Some(before) && upkeep.storage_version == Some(before));
+        }
+        all.into_iter().all(|fits| fits)
+    })
+    .await;
+    etcd.change(What::CheckDowngrade { to: before }).await.unwrap();
+    let refused = etcd.change(What::CheckUpgrade { to: next }).await.unwrap_err();
+    assert!(refused.to_string().contains("works as an older one yet"), "{refused}");
+    for _ in 0..2 {
+        etcd.change(What::CancelDowngrade).await.unwrap();
+    }
+    eventually("it works as what it runs again", async || {
+        let upkeep = upkeep(2).await;
+        upkeep.downgrade_to.is_none()
+            && upkeep.storage_version.is_some_and(|storage| storage.minor == runs.minor)
+    })
+    .await;
+}

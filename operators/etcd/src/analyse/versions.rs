@@ -1,0 +1,200 @@
+//! From one version of etcd to another: one member at a time, one minor version at a time, in either direction.
+//! Pure.
+//!
+//! Invariants:
+//! - No member changes its version unless all are well, none has raised an alarm, and all hold the same.
+//! - There are never three minor versions in a cluster.
+//! - Data never meets an etcd of a minor version that cannot read it. Upwards any can. Downwards etcd has to be told
+//!   first; it then lets the cluster work as the older version does, and each member says when its data is so. Right
+//!   before a pod goes, a quorum is asked once more.
+//! - Nobody joins while the cluster is allowed to go back: etcd would not let them.
+//!
+//! The version of a member is written into its record before its pod is made anew, so it stays with the member
+//! whatever happens to pods, operators and the wish of people meanwhile.
+
+use wheelhouse::{
+    Event, Known, Plan,
+    plan::{Condition, ConditionStatus},
+};
+
+use super::{alarms, next};
+use crate::{
+    act::{Change, What},
+    asking::AlarmKind,
+    version::Version,
+    view::{Member, View},
+};
+
+/// Whether anything depends on what hashes the members have: a change of versions that could go on, or an
+/// alarm that says that data is corrupt. To compute them costs all of the members' attention, and writes wait.
+pub(crate) fn depends_on_hashes(view: &View<'_>) -> bool {
+    let is_corrupt = alarms::is_raised(view, AlarmKind::Corrupt);
+    let is_to_change = is_changing(view) && next::all_are_there(view) && alarms::alarms(view).is_empty();
+    !view.seen.cluster.spec.paused && (is_corrupt || is_to_change)
+}
+
+/// Whether a member is to run another version than it does, as far as there is a way.
+pub(super) fn is_changing(view: &View<'_>) -> bool {
+    let next = view.next_version();
+    let begun = view.members.iter().filter(|member| member.is_kept() && member.has_begun());
+    begun.filter_map(Member::version).any(|version| Some(version) != next)
+}
+
+/// What keeps a member from running a version.
+pub(super) enum Obstacle {
+    /// etcd has to allow the way back to this one first.
+    First(Version),
+    /// This has to become so.
+    Wait(String),
+}
+
+/// What keeps a member from changing to that version, if anything does.
+pub(super) fn obstacle(view: &View<'_>, member: &Member<'_>, to: Version) -> Option<Obstacle> {
+    let wait = |why: String| Some(Obstacle::Wait(why));
+    if let Some(alarm) = alarms::alarms(view).first() {
+        return wait(match alarm.kind {
+            AlarmKind::NoSpace => "an alarm says that space ran out".to_owned(),
+            AlarmKind::Corrupt => "an alarm says that data is corrupt".to_owned(),
+        });
+    }
+    match &view.seen.hashes {
+        Known::Value { value, .. } if value.agree(view.voters().map(|voter| voter.id)) => {}
+        Known::Value { .. } => return wait("the members do not hold the same".to_owned()),
+        Known::Absent => return wait("the hashes of the members are to be compared".to_owned()),
+        Known::Unknown { why, .. } => return wait(format!("the hashes of the members are not known: {why}")),
+    }
+    match member.version() {
+        Some(from) if to.minor > from.minor => obstacle_on_the_way_up(view, to),
+        Some(from) if to.minor < from.minor => obstacle_on_the_way_back(view, member, to),
+        _ => None,
+    }
+}
+
+/// The cluster works as the version before only some seconds after the last member came up with that.
+fn obstacle_on_the_way_up(view: &View<'_>, to: Version) -> Option<Obstacle> {
+    let healthy = view.members.iter().filter(|member| member.is_healthy());
+    let storage = healthy.filter_map(|member| member.answer()?.upkeep.storage_version);
+    let behind = storage.into_iter().find(|storage| storage.minor + 1 < to.minor)?;
+    Some(Obstacle::Wait(format!("the cluster works as {} yet", behind.minor_text())))
+}
+
+fn obstacle_on_the_way_back(view: &View<'_>, member: &Member<'_>, to: Version) -> Option<Obstacle> {
+    if others_hold_it_back(view, member, to) {
+        return reads(member, to).map(Obstacle::Wait);
+    }
+    let said: Vec<_> = view.members.iter().filter(|member| member.is_healthy()).map(allowed).collect();
+    match said.iter().all(|allowed| allowed.is_some_and(|allowed| allowed.minor == to.minor)) {
+        true => reads(member, to).map(Obstacle::Wait),
+        false => Some(Obstacle::First(to)),
+    }
+}
+
+/// The version that the cluster may go back to, as this member knows.
+fn allowed(member: &Member<'_>) -> Option<Version> {
+    member.answer()?.upkeep.downgrade_to
+}
+
+/// Whether another member runs that minor version, or an older one: then the cluster works as that version does,
+/// and goes on to do so.
+fn others_hold_it_back(view: &View<'_>, member: &Member<'_>, to: Version) -> bool {
+    let others = view.members.iter().filter(|other| other.ordinal != member.ordinal && other.is_healthy());
+    others.filter_map(|other| other.answer()?.version).any(|version| version.minor <= to.minor)
+}
+
+/// What is still in the way of that version's reading the data of a member, in words.
+fn reads(member: &Member<'_>, to: Version) -> Option<String> {
+    let storage = member.answer().and_then(|answer| answer.upkeep.storage_version);
+    match storage {
+        Some(storage) if storage.minor <= to.minor => None,
+        _ => Some(format!("{} has yet to make its data fit for {}", member.name, to.minor_text())),
+    }
+}
+
+/// Whether a member that does not answer may be made anew with that version: upwards, or where the cluster never
+/// worked as a newer one.
+pub(super) fn may_try(view: &View<'_>, member: &Member<'_>, to: Version) -> bool {
+    let told = view.seen.cluster.status.as_ref().and_then(|status| status.current_version.parse().ok());
+    let never_was_newer = told.is_some_and(|told: Version| told.minor <= to.minor);
+    !member.has_begun()
+        || member.version().is_none_or(|from| to.minor >= from.minor)
+        || others_hold_it_back(view, member, to)
+        || (view.voter_count() <= 1 && never_was_newer)
+}
+
+/// The version that a member can run with again whose own is older than what the cluster works as by now: that of the
+/// others. Of two operators one may have let the last of the others go on while this one went back.
+pub(super) fn stranded_below(view: &View<'_>, member: &Member<'_>) -> Option<Version> {
+    let version = member.version().filter(|_| member.has_begun() && member.answer().is_none())?;
+    let others: Vec<_> =
+        view.members.iter().filter(|other| other.is_healthy()).filter_map(Member::answer).collect();
+    let are_above = others.iter().all(|answer| {
+        let storage = answer.upkeep.storage_version;
+        storage.is_some_and(|storage| storage.minor > version.minor)
+    });
+    others.iter().filter_map(|answer| answer.version).min().filter(|_| are_above)
+}
+
+/// The way back that etcd is on, if that is not the one that people want.
+pub(super) fn unwanted_way_back(view: &View<'_>) -> Option<Version> {
+    let way = way_back(view)?;
+    let is_wanted = view.next_version().is_some_and(|next| next.minor == way.minor);
+    (!is_wanted).then_some(way)
+}
+
+/// The way back that etcd is on.
+pub(super) fn way_back(view: &View<'_>) -> Option<Version> {
+    view.members.iter().filter(|member| member.is_healthy()).find_map(allowed)
+}
+
+/// Lets the cluster go back to a version.
+pub(super) fn allow_way_back(plan: &mut Plan<Change>, view: &View<'_>, to: Version) {
+    let note = format!("Letting the cluster go back to {}", to.minor_text());
+    plan.tell(Event::normal("DowngradeAllowed", note));
+    let because = format!("{} is wanted", view.seen.cluster.spec.version);
+    next::ask_the_cluster(plan, view, What::AllowDowngrade { to }, &because);
+}
+
+/// Keeps the cluster from going back.
+pub(super) fn cancel_way_back(plan: &mut Plan<Change>, view: &View<'_>, because: &str) {
+    plan.tell(Event::normal("DowngradeCancelled", format!("The cluster does not go back now: {because}")));
+    next::ask_the_cluster(plan, view, What::CancelDowngrade, because);
+}
+
+/// How far the members are on their way.
+pub(super) fn condition(view: &View<'_>) -> Option<Condition> {
+    let condition = |status, reason: &str, message: String| {
+        Some(Condition { kind: "UpToDate", status, reason: reason.to_owned(), message })
+    };
+    let (to, wanted) = (view.next_version()?, view.wanted_version()?);
+    let begun: Vec<_> = view.members.iter().filter(|member| member.is_kept() && member.has_begun()).collect();
+    let there = begun.iter().filter(|member| member.version() == Some(to)).count();
+    let Some(next) = begun.iter().find(|member| member.version() != Some(to)) else {
+        return match to == wanted {
+            true => condition(ConditionStatus::True, "AsWanted", format!("all members are to run {to}")),
+            false if !next::all_are_there(view) => condition(
+                ConditionStatus::False,
+                "Waiting",
+                format!("all members run {to}, and are not all there"),
+            ),
+            false => {
+                condition(ConditionStatus::False, "NoWay", format!("etcd has no way from {to} to {wanted}"))
+            }
+        };
+    };
+    let from = next.version()?;
+    let reason = if to < from { "Downgrading" } else { "Upgrading" };
+    let why = match obstacle(view, next, to) {
+        _ if !next::all_are_there(view) => "waits until all members are there and well".to_owned(),
+        Some(Obstacle::Wait(why)) => format!("waits: {why}"),
+        Some(Obstacle::First(_)) => "waits until etcd allows the way back".to_owned(),
+        None => "is next".to_owned(),
+    };
+    let (all, name) = (begun.len(), &next.name);
+    condition(
+        ConditionStatus::False,
+        reason,
+        format!(
+            "{there} of {all} members run {to}, on the way to {wanted}; {name} goes from {from} to {to}, and {why}"
+        ),
+    )
+}

@@ -1,0 +1,87 @@
+//! What kubelet asks the supervisor: whether etcd can serve, and whether the supervisor is alive.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{Router, extract::State, http::StatusCode, routing::get};
+use tokio::net::TcpListener;
+
+use crate::{
+    etcd::{Client, Dial, Error},
+    layout,
+};
+
+/// kubelet waits a little longer.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(1500);
+
+/// How etcd is.
+#[derive(Default)]
+pub(super) struct Health {
+    is_known: AtomicBool,
+    is_away: AtomicBool,
+}
+
+impl Health {
+    /// Its record says who it is: from now on it may be asked by clients.
+    pub(super) fn may_serve(&self) {
+        self.is_known.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether clients are to be sent to other members, though etcd runs.
+    pub(super) fn send_clients_elsewhere(&self, elsewhere: bool) {
+        self.is_away.store(elsewhere, Ordering::Relaxed);
+    }
+
+    /// It has ended.
+    pub(super) fn forget(&self) {
+        self.is_known.store(false, Ordering::Relaxed);
+        self.is_away.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Answers until the process ends.
+pub(super) async fn serve(health: Arc<Health>, etcd: Arc<dyn Dial>) {
+    let app = Router::new()
+        .route("/healthz", get(async || "ok"))
+        .route("/readyz", get(readiness))
+        .with_state((health, etcd));
+    let address = SocketAddr::from(([0, 0, 0, 0], layout::HEALTH_PORT));
+    let outcome = match TcpListener::bind(address).await {
+        Ok(listener) => axum::serve(listener, app).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = outcome {
+        tracing::error!("cannot answer at {address}: {error}");
+    }
+}
+
+async fn readiness(
+    State((health, etcd)): State<(Arc<Health>, Arc<dyn Dial>)>,
+) -> Result<&'static str, (StatusCode, String)> {
+    let not_yet = |why: String| (StatusCode::SERVICE_UNAVAILABLE, why);
+    if !health.is_known.load(Ordering::Relaxed) {
+        return Err(not_yet("etcd has not said yet who it is, or its record does not say so".to_owned()));
+    }
+    if health.is_away.load(Ordering::Relaxed) {
+        return Err(not_yet("etcd writes its data anew".to_owned()));
+    }
+    let address = format!("127.0.0.1:{}", layout::CLIENT_PORT);
+    let asking = async { Client::connect(etcd, &address, ANSWERS_WITHIN).await?.get("health").await };
+    match asking.await {
+        Ok(_) => Ok("ok"),
+        // It asked the others and was about to answer.
+        Err(error) if is_only_locked(&error) => Ok("ok"),
+        Err(error) => Err(not_yet(error.to_string())),
+    }
+}
+
+/// Where etcd asks clients who they are, it says no only after it knows that it could answer.
+pub(super) fn is_only_locked(error: &Error) -> bool {
+    error.says("permission denied") || error.says("user name is empty")
+}

@@ -1,0 +1,169 @@
+//! Backups in a bucket of a real S3 server: that of `images/s3`.
+
+use std::{
+    fs,
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Child, Stdio},
+};
+
+use etcd_operator::{
+    api::backup::{Place, S3Place},
+    backup::{Error, Mounts, Outcome, check, fetch, remove, save},
+};
+use tempfile::TempDir;
+use wheelhouse_local::{images::Image, progress::Progress};
+use wheelhouse_testing::{eventually, spawn_tethered};
+
+use super::{
+    etcd::{Etcd, free_address},
+    volume::{content, refusal, removed, saving},
+};
+
+struct Server {
+    child: Child,
+    address: String,
+    folder: TempDir,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let images = Image::all_of(&tree).unwrap();
+        let image = images.iter().find(|image| image.name.starts_with("s3-")).unwrap();
+        let program = image.program(&Progress::shown()).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("backups")).unwrap();
+        let address = free_address();
+        let prepare = |command: &mut std::process::Command| {
+            command.args(["--addr", &address, "--auth-key", "KEY,SECRET"]);
+            // What tests do to the files behind its back is to be seen.
+            command.args(["--dir-cache-time", "0s"]).arg(folder.path());
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        };
+        let child = spawn_tethered(&program, prepare).unwrap();
+        eventually("the S3 server answers", async || TcpStream::connect(&address).is_ok()).await;
+        Self { child, address, folder }
+    }
+
+    fn place(&self) -> Place {
+        Place::S3(S3Place {
+            path: "backups/etcd/db".to_owned(),
+            aws_secret: "aws".to_owned(),
+            endpoint: Some(format!("http://{}", self.address)),
+            region: None,
+            force_path_style: true,
+            ca_secret: None,
+        })
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("backups/etcd/db")
+    }
+
+    /// What there is in the bucket.
+    fn files(&self) -> Vec<String> {
+        let Ok(folder) = fs::read_dir(self.folder.path().join("backups/etcd")) else { return Vec::new() };
+        let mut names: Vec<_> = folder.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a pod has mounted.
+fn mounts(secret: &str) -> (TempDir, Mounts) {
+    let folder = tempfile::tempdir().unwrap();
+    let mounts = Mounts {
+        aws: folder.path().join("aws"),
+        authorities: folder.path().join("authorities"),
+        volume: folder.path().join("volume"),
+        scratch: folder.path().join("scratch"),
+    };
+    for folder in [&mounts.aws, &mounts.scratch] {
+        fs::create_dir(folder).unwrap();
+    }
+    let credentials = format!("[default]\naws_access_key_id = KEY\naws_secret_access_key = {secret}\n");
+    fs::write(mounts.aws.join("credentials"), credentials).unwrap();
+    (folder, mounts)
+}
+
+#[tokio::test]
+async fn a_backup_goes_to_s3_in_parts_and_comes_back_as_it_was() {
+    let (etcd, server, (pod, mounts)) = (Etcd::start().await, Server::start().await, mounts("SECRET"));
+    // More than one part.
+    let revision = etcd.fill_with(24, 1 << 19).await;
+    let place = server.place();
+    let saved = content(save(&place, &mounts, &etcd.source(), &saving("uid")).await).unwrap();
+    assert_eq!(saved.revision, revision);
+    assert!(saved.size > 8 << 20, "{} bytes", saved.size);
+    assert_eq!(server.files(), ["db", "db.json"]);
+    assert_eq!(fs::metadata(server.file()).unwrap().len(), saved.size);
+    assert_eq!(content(check(&place, &mounts).await).unwrap(), saved);
+    let to = pod.path().join("restored");
+    assert_eq!(content(fetch(&place, &mounts, &to, Some(&saved.sha256)).await).unwrap(), saved);
+    assert_eq!(fs::read(&to).unwrap(), fs::read(server.file()).unwrap());
+
+    let whole = fs::read(server.file()).unwrap();
+    fs::write(server.file(), &whole[..whole.len() / 2]).unwrap();
+    let said = refusal(fetch(&place, &mounts, &pod.path().join("half"), None).await);
+    assert!(said.contains("the backup is truncated"), "{said}");
+    assert!(!pod.path().join("half").exists());
+    fs::write(server.file(), b"something else".repeat(10_000)).unwrap();
+    assert!(refusal(check(&place, &mounts).await).contains("no snapshot of etcd's"));
+    let again = content(save(&place, &mounts, &etcd.source(), &saving("uid")).await).unwrap();
+    assert_eq!(again.revision, revision, "a backup that is not good any more is taken anew");
+
+    let paths = vec![place.path().to_owned()];
+    let gone = remove(&place, &mounts, "uid", paths, Vec::new()).await.unwrap();
+    assert_eq!(gone, removed(&["backups/etcd/db"], &[]));
+    assert_eq!(server.files(), [""; 0]);
+    assert!(refusal(check(&place, &mounts).await).contains("there is no backup at backups/etcd/db"));
+}
+
+#[tokio::test]
+async fn what_a_killed_pod_began_to_upload_is_taken_back() {
+    let (etcd, server, (_pod, mounts)) = (Etcd::start().await, Server::start().await, mounts("SECRET"));
+    let place = server.place();
+    content(save(&place, &mounts, &etcd.source(), &saving("uid")).await).unwrap();
+    let note = server.folder.path().join("backups/etcd/db.json");
+    let text = fs::read_to_string(&note).unwrap();
+    let begun = text.replace("\"Whole\"", "\"Writing\", \"upload\": \"1\"");
+    fs::write(&note, begun).unwrap();
+    assert!(refusal(check(&place, &mounts).await).contains("never finished"));
+    content(save(&place, &mounts, &etcd.source(), &saving("uid")).await).unwrap();
+    content(check(&place, &mounts).await).unwrap();
+}
+
+#[tokio::test]
+async fn a_file_of_somebody_else_is_left_alone() {
+    let (etcd, server, (_pod, mounts)) = (Etcd::start().await, Server::start().await, mounts("SECRET"));
+    fs::create_dir(server.folder.path().join("backups/etcd")).unwrap();
+    fs::write(server.file(), "theirs").unwrap();
+    let said = refusal(save(&server.place(), &mounts, &etcd.source(), &saving("uid")).await);
+    assert!(said.contains("no EtcdBackup wrote it"), "{said}");
+    assert_eq!(fs::read_to_string(server.file()).unwrap(), "theirs");
+}
+
+#[tokio::test]
+async fn wrong_credentials_are_told_and_not_shown() {
+    let (server, (_pod, mounts)) = (Server::start().await, mounts("WRONG"));
+    let said = check(&server.place(), &mounts).await.unwrap_err();
+    assert!(matches!(&said, Error::Failed(_)), "{said}");
+    assert!(!said.to_string().contains("WRONG"), "{said}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_no_reason_to_refuse_a_backup() {
+    let (server, (_pod, mounts)) = (Server::start().await, mounts("SECRET"));
+    let place = server.place();
+    drop(server);
+    let said: Result<Outcome, _> = check(&place, &mounts).await;
+    assert!(matches!(&said, Err(Error::Failed(_))), "{said:?}");
+}

@@ -1,0 +1,175 @@
+//! A cluster that begins anew: from a survivor, or from a backup.
+
+use etcd_operator::{
+    api::{INCARNATION, QuorumLoss, backup::RESTORE},
+    incarnation::{Incarnation, Source},
+};
+use rand::rngs::SmallRng;
+use wheelhouse::kube::ResourceExt as _;
+
+use super::{condition, is_ready, settled, status, steps, turn};
+use crate::model::World;
+
+/// A cluster of three of which two have lost everything; what the third holds.
+fn with_one_survivor(policy: QuorumLoss) -> (World, SmallRng, u64) {
+    let (mut world, mut random) = settled(3);
+    world.cluster.spec.recovery.quorum_loss = policy;
+    for name in ["db-0", "db-2"] {
+        world.volumes.get_mut(name).unwrap().1.log = None;
+        world.pods.get_mut(name).unwrap().runs = false;
+    }
+    let held = world.volumes["db-1"].1.log.unwrap().1;
+    for _ in 0..10 {
+        turn(&mut world, &mut random);
+    }
+    (world, random, held)
+}
+
+fn incarnation(world: &World) -> Option<Incarnation> {
+    world.cluster.annotations().get(INCARNATION).map(|text| serde_json::from_str(text).unwrap())
+}
+
+#[test]
+fn a_quorum_that_is_lost_for_good_waits_for_a_person_and_says_what_is_left() {
+    let (mut world, mut random, held) = with_one_survivor(QuorumLoss::Wait);
+    world.now += std::time::Duration::from_secs(100_000);
+    for _ in 0..20 {
+        turn(&mut world, &mut random);
+    }
+    assert_eq!(incarnation(&world), None);
+    let (status, reason, message) = condition(&world.observe(&mut random), "Available");
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "QuorumGone"));
+    assert!(message.contains(&format!("db-1 has everything up to revision {held}")), "{message}");
+    assert!(message.contains("until somebody decides"), "{message}");
+}
+
+#[test]
+fn who_opted_in_begins_anew_from_the_survivor_once_it_is_certain_for_long_enough() {
+    let (mut world, mut random, held) = with_one_survivor(QuorumLoss::Restore);
+    assert_eq!(incarnation(&world), None, "it is too early");
+    world.now += std::time::Duration::from_secs(60);
+    for _ in 0..120 {
+        turn(&mut world, &mut random);
+    }
+    assert!(is_ready(&world), "{:#?}", world.story);
+    let begun = incarnation(&world).unwrap();
+    let survivor = Source::Survivor { member: "db-1".to_owned(), claim: "db-1".to_owned() };
+    assert_eq!(begun.source, Some(survivor));
+    assert!(world.acknowledged >= held, "what the survivor had is there");
+    let (status, reason, message) = condition(&world.observe(&mut random), "Complete");
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "BegunAnew"));
+    assert!(message.contains(&format!("everything up to revision {held} is kept")), "{message}");
+    for name in ["db-0", "db-1", "db-2"] {
+        assert!(world.volumes.contains_key(name), "the volume of {name} stays");
+    }
+    assert_eq!((world.pods.len(), world.records.len()), (3, 3), "{:#?}", world.story);
+}
+
+#[test]
+fn nobody_begins_anew_while_a_member_may_be_behind_a_partition() {
+    let (mut world, mut random) = settled(5);
+    world.cluster.spec.recovery.quorum_loss = QuorumLoss::Restore;
+    for name in ["db-0", "db-1"] {
+        world.volumes.get_mut(name).unwrap().1.log = None;
+        world.pods.get_mut(name).unwrap().runs = false;
+    }
+    world.pods.get_mut("db-2").unwrap().cut_off = true;
+    for _ in 0..200 {
+        turn(&mut world, &mut random);
+        world.now += std::time::Duration::from_secs(60);
+    }
+    assert_eq!(incarnation(&world), None);
+    assert!(!is_ready(&world));
+}
+
+#[test]
+fn if_everything_is_lost_the_latest_backup_is_what_it_begins_from() {
+    let (mut world, mut random) = settled(3);
+    world.cluster.spec.recovery.quorum_loss = QuorumLoss::Restore;
+    world.backup = Some(4);
+    for (_, disk) in world.volumes.values_mut() {
+        disk.log = None;
+    }
+    world.pods.values_mut().for_each(|pod| pod.runs = false);
+    for _ in 0..10 {
+        turn(&mut world, &mut random);
+    }
+    world.now += std::time::Duration::from_secs(60);
+    for _ in 0..120 {
+        turn(&mut world, &mut random);
+    }
+    assert!(is_ready(&world), "{:#?}", world.story);
+    let (_, _, message) = condition(&world.observe(&mut random), "Complete");
+    assert!(message.contains("everything up to revision 4 is kept, as it was backed up"), "{message}");
+}
+
+/// A settled cluster of which a backup is asked for.
+fn with_a_request() -> (World, SmallRng) {
+    let (mut world, random) = settled(3);
+    world.backup = Some(2);
+    world.ask_for_the_backup();
+    (world, random)
+}
+
+#[test]
+fn a_restore_leaves_a_running_cluster_alone_until_the_backup_lies_ready() {
+    let (mut world, mut random) = with_a_request();
+    let running = world.pods.clone();
+    loop {
+        turn(&mut world, &mut random);
+        if incarnation(&world).is_some() {
+            break;
+        }
+        for (name, pod) in &running {
+            assert_eq!(world.pods[name].reference.uid, pod.reference.uid);
+        }
+        assert!(is_ready(&world) || condition(&world.observe(&mut random), "Ready").1 == "Restoring");
+    }
+    for _ in 0..120 {
+        turn(&mut world, &mut random);
+    }
+    assert!(is_ready(&world), "{:#?}", world.story);
+    assert_eq!(status(&world).restored.unwrap().revision, 2);
+    assert_eq!(status(&world).incarnation, 1);
+    let again = steps(&world.observe(&mut random));
+    assert_eq!(again, [""; 0], "each request is carried out once");
+}
+
+#[test]
+fn a_restore_that_is_taken_back_in_time_leaves_nothing_behind() {
+    let (mut world, mut random) = with_a_request();
+    let before = world.pods.keys().cloned().collect::<Vec<_>>();
+    turn(&mut world, &mut random);
+    assert_eq!(world.records.len(), 4, "{:#?}", world.story);
+    world.cluster.annotations_mut().remove(RESTORE);
+    for _ in 0..40 {
+        turn(&mut world, &mut random);
+    }
+    assert!(is_ready(&world), "{:#?}", world.story);
+    assert_eq!(world.pods.keys().cloned().collect::<Vec<_>>(), before);
+    assert_eq!((world.records.len(), world.volumes.len(), incarnation(&world)), (3, 3, None));
+}
+
+#[test]
+fn a_new_cluster_can_begin_from_a_backup() {
+    let mut random = rand::SeedableRng::seed_from_u64(3);
+    let mut world = World::new(3);
+    world.backup = Some(9);
+    world.ask_for_the_backup();
+    for _ in 0..150 {
+        turn(&mut world, &mut random);
+    }
+    assert!(is_ready(&world), "{:#?}", world.story);
+    assert!(world.acknowledged >= 9 && !world.incarnations_begun.contains(&0), "it never began from nothing");
+}
+
+#[test]
+fn what_nobody_can_read_is_told_and_nothing_is_done() {
+    let (mut world, mut random) = settled(3);
+    world.pods.clear();
+    let mut seen = world.observe(&mut random);
+    seen.cluster.annotations_mut().insert(INCARNATION.to_owned(), "one".to_owned());
+    assert_eq!(steps(&seen), [""; 0]);
+    let (_, reason, message) = condition(&seen, "Ready");
+    assert!(reason == "Invalid" && message.contains(INCARNATION), "{message}");
+}

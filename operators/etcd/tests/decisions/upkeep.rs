@@ -1,0 +1,317 @@
+//! What is done for running members: versions, alarms, defragmentation, volumes.
+
+use etcd_operator::{asking::Hashes, observe::Seen, size::Size};
+use rand::rngs::SmallRng;
+use rstest::rstest;
+use serde_json::json;
+use wheelhouse::{Category, Known, world::Failure};
+
+use super::{condition, is_ready, model::World, observed, settled, steps, turn};
+
+fn turns(world: &mut World, random: &mut SmallRng, times: usize) {
+    for _ in 0..times {
+        turn(world, random);
+    }
+}
+
+fn runs(world: &World) -> Vec<String> {
+    world.pods.values().map(|pod| pod.version.to_string()).collect()
+}
+
+/// All members complain in these words.
+fn complain(seen: &mut Seen, words: &str) {
+    for pod in &mut seen.pods {
+        if let Known::Value { value, .. } = &mut pod.etcd {
+            value.errors = vec![words.to_owned()];
+        }
+    }
+}
+
+/// Members hold different things, by their place in the list: `0 1 | 2` is two that hold the same, and one that does not.
+fn differ(seen: &mut Seen, groups: &str) {
+    let list = seen.members.value().unwrap().clone();
+    let place = |text: &str| list[text.parse::<usize>().unwrap()].id;
+    let groups = groups.split('|').map(|group| group.split_whitespace().map(place).collect()).collect();
+    seen.hashes = Known::Value { value: Hashes { groups }, at: seen.now };
+}
+
+fn sizes(seen: &mut Seen, name: &str, size: u64, in_use: u64) {
+    let pod = seen.pods.iter_mut().find(|pod| pod.reference.name == name).unwrap();
+    if let Known::Value { value, .. } = &mut pod.etcd {
+        (value.upkeep.size, value.upkeep.in_use) = (Size(size << 20), Size(in_use << 20));
+    }
+}
+
+/// The name of the leader, and that of the first follower.
+fn leader_and_follower(seen: &Seen) -> (String, String) {
+    let leader = seen.pods.iter().find_map(|pod| pod.etcd.value()?.leader).unwrap();
+    let list = seen.members.value().unwrap();
+    let name = |leads: bool| list.iter().find(|listed| (listed.id == leader) == leads).unwrap().name.clone();
+    (name(true), name(false))
+}
+
+#[rstest]
+#[case::up(&["3.7.3"], "3.7.3")]
+#[case::down(&["3.5.35"], "3.5.35")]
+#[case::up_and_down_by_two(&["3.7.3", "3.6.16", "3.5.35"], "3.5.35")]
+fn a_cluster_gets_to_another_version_and_back(
+    #[values(1, 2, 3)] size: i32,
+    #[case] way: &[&str],
+    #[case] end: &str,
+) {
+    let (mut world, mut random) = settled(size);
+    for wanted in way {
+        world.cluster.spec.version = (*wanted).to_owned();
+        turns(&mut world, &mut random, 120);
+        assert!(is_ready(&world), "{:#?}", world.story);
+    }
+    assert!(runs(&world).iter().all(|version| version == end), "{:#?}", world.story);
+    assert_eq!((world.list.len(), world.way_back), (usize::try_from(size).unwrap(), None));
+}
+
+/// Whoever changes their mind in the middle gets what they want last, whatever was reached by then.
+#[rstest]
+#[case::of_going_up("3.7.3", "3.6.16")]
+#[case::of_going_down("3.5.35", "3.6.16")]
+#[case::of_going_up_and_wants_to_go_down("3.7.3", "3.5.35")]
+#[case::of_going_down_and_wants_to_go_up("3.5.35", "3.7.3")]
+fn a_change_of_mind_in_the_middle_is_followed(
+    #[case] first: &str,
+    #[case] then: &str,
+    #[values(2, 5, 8, 11, 14, 17, 20, 25, 30)] after: usize,
+) {
+    let (mut world, mut random) = settled(3);
+    world.cluster.spec.version = first.to_owned();
+    turns(&mut world, &mut random, after);
+    world.cluster.spec.version = then.to_owned();
+    turns(&mut world, &mut random, 250);
+    assert!(is_ready(&world), "{:#?}", world.story);
+    assert!(runs(&world).iter().all(|version| version == then), "{:#?}", world.story);
+}
+
+/// It had been written down that a member goes back, and the operator ended before its pod went.
+#[rstest]
+#[case::and_it_is_still_wanted("3.5.35")]
+#[case::and_it_is_wanted_no_more("3.6.16")]
+#[case::and_the_other_direction_is_wanted("3.7.3")]
+fn what_was_written_down_and_not_done_is_looked_at_again(#[case] wanted: &str) {
+    let (mut world, mut random) = settled(3);
+    (world.works_as, world.way_back) = (5, Some(5));
+    world.records.get_mut("db-1").unwrap().spec.version = Some("3.5.35".parse().unwrap());
+    world.cluster.spec.version = wanted.to_owned();
+    let mut seen = observed(&mut world, &mut random);
+    complain(&mut seen, "alarm:CORRUPT");
+    assert!(!steps(&seen).iter().any(|step| step.starts_with("evict")), "{:?}", steps(&seen));
+    turns(&mut world, &mut random, 150);
+    assert!(is_ready(&world), "{:#?}", world.story);
+    assert!(runs(&world).iter().all(|version| version == wanted), "{:#?}", world.story);
+    let recorded = world.records.values().map(|record| record.spec.version.unwrap().to_string());
+    assert_eq!(recorded.collect::<Vec<_>>(), [wanted; 3]);
+}
+
+#[test]
+fn the_way_back_is_allowed_before_any_pod_goes_and_checked_once_more() {
+    let (mut world, mut random) = settled(3);
+    world.cluster.spec.version = "3.5.35".to_owned();
+    assert_eq!(steps(&observed(&mut world, &mut random)), ["let the cluster go back to 3.5"]);
+    world.way_back = Some(5);
+    assert_eq!(steps(&observed(&mut world, &mut random)), [""; 0], "no data is fit for 3.5 yet");
+    let (status, reason, message) = condition(&observed(&mut world, &mut random), "UpToDate");
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "Downgrading"));
+    assert!(message.contains("has yet to make its data fit for 3.5"), "{message}");
+    world.works_as = 5;
+    world.volumes.values_mut().for_each(|(_, disk)| disk.storage = 5);
+    let planned = steps(&observed(&mut world, &mut random));
+    assert_eq!(planned[0], "check that the cluster works as 3.5");
+    assert!(
+        planned[1].starts_with("update EtcdMember") && planned[2].starts_with("evict Pod"),
+        "{planned:?}"
+    );
+}
+
+#[rstest]
+#[case::space("memberID:1 alarm:NOSPACE", "an alarm says that space ran out")]
+#[case::corruption("alarm:CORRUPT", "an alarm says that data is corrupt")]
+fn no_version_changes_while_there_is_an_alarm(#[case] alarm: &str, #[case] words: &str) {
+    let (mut world, mut random) = settled(3);
+    world.cluster.spec.version = "3.7.3".to_owned();
+    let mut seen = observed(&mut world, &mut random);
+    seen.pods.iter_mut().for_each(|pod| {
+        if let Known::Value { value, .. } = &mut pod.etcd {
+            value.upkeep.size = Size(3 << 30);
+            value.upkeep.in_use = Size(3 << 30);
+        }
+    });
+    complain(&mut seen, alarm);
+    assert_eq!(steps(&seen), [""; 0]);
+    let message = condition(&seen, "UpToDate").2;
+    assert!(message.contains(words), "{message}");
+}
+
+#[test]
+fn no_version_changes_while_members_do_not_hold_the_same_or_nobody_knows() {
+    let (mut world, mut random) = settled(5);
+    world.cluster.spec.version = "3.7.3".to_owned();
+    let mut seen = observed(&mut world, &mut random);
+    assert!(steps(&seen)[0].starts_with("check that the cluster can go on to 3.7"));
+    differ(&mut seen, "0 1 | 2 3 | 4");
+    assert_eq!(steps(&seen), [""; 0]);
+    differ(&mut seen, "0 1 2 3");
+    assert_eq!(steps(&seen), [""; 0], "one was not asked");
+    seen.hashes = Known::Unknown { why: "one does not answer".to_owned(), since: seen.now };
+    assert_eq!(steps(&seen), [""; 0]);
+    assert!(condition(&seen, "UpToDate").2.contains("one does not answer"));
+}
+
+#[test]
+fn a_member_that_a_majority_contradicts_is_replaced() {
+    let (mut world, mut random) = settled(3);
+    let mut seen = observed(&mut world, &mut random);
+    complain(&mut seen, "alarm:CORRUPT");
+    differ(&mut seen, "0 2 | 1");
+    let name = seen.members.value().unwrap()[1].name.clone();
+    assert_eq!(steps(&seen), [format!("update EtcdMember {name}"), format!("remove member {name}")]);
+    let (status, reason, message) = condition(&seen, "NoAlarm");
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "Corrupt"));
+    assert!(message.contains(&format!("{name} is replaced")), "{message}");
+}
+
+#[rstest]
+#[case::where_nobody_agrees(3, "0 | 1 | 2")]
+#[case::of_two(2, "0 | 1")]
+#[case::where_most_were_not_asked(5, "0 1 | 2")]
+fn without_a_majority_nobody_is_taken_for_corrupt_and_a_person_is_asked(
+    #[case] size: i32,
+    #[case] groups: &str,
+) {
+    let (mut world, mut random) = settled(size);
+    let mut seen = observed(&mut world, &mut random);
+    complain(&mut seen, "memberID:1 alarm:CORRUPT");
+    differ(&mut seen, groups);
+    assert_eq!(steps(&seen), [""; 0]);
+    let message = condition(&seen, "NoAlarm").2;
+    assert!(message.contains("nothing is removed until somebody decides"), "{message}");
+}
+
+#[test]
+fn that_space_ran_out_is_told_with_numbers_and_taken_back_once_all_have_room() {
+    let (mut world, mut random) = settled(3);
+    let mut seen = observed(&mut world, &mut random);
+    let id = seen.members.value().unwrap()[0].id;
+    complain(&mut seen, &format!("memberID:{} alarm:NOSPACE ", id.0));
+    let full = seen.members.value().unwrap()[0].name.clone();
+    sizes(&mut seen, &full, 2048, 2040);
+    assert_eq!(steps(&seen), [""; 0]);
+    let (status, reason, message) = condition(&seen, "NoAlarm");
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "NoSpace"));
+    assert!(message.contains(&format!("{full} has used its quota up (2.0 GiB of 2.0 GiB")), "{message}");
+    sizes(&mut seen, &full, 1500, 1500);
+    assert_eq!(steps(&seen), ["take back the alarm that space ran out"]);
+    complain(&mut seen, "alarm:CORRUPT");
+    differ(&mut seen, "0 1 2");
+    assert_eq!(steps(&seen), [""; 0], "a person has to look");
+    assert!(condition(&seen, "NoAlarm").2.contains("etcdctl alarm disarm"));
+}
+
+#[test]
+fn space_is_given_back_by_one_member_at_a_time_the_leader_last() {
+    let (mut world, mut random) = settled(3);
+    let seen = observed(&mut world, &mut random);
+    let (leader, follower) = leader_and_follower(&seen);
+    for name in [&leader, &follower] {
+        world.volumes.get_mut(name).unwrap().1.is_fragmented = true;
+    }
+    let first = steps(&observed(&mut world, &mut random));
+    assert_eq!(first, [format!("update EtcdMember {follower}")]);
+    turns(&mut world, &mut random, 60);
+    assert!(world.volumes.values().all(|(_, disk)| !disk.is_fragmented), "{:#?}", world.story);
+    let handed_over = world.story.iter().position(|line| line.starts_with("let member"));
+    let began = world.story.iter().position(|line| *line == format!("update EtcdMember {leader}"));
+    assert!(handed_over.unwrap() < began.unwrap(), "{:#?}", world.story);
+    let (status, reason, message) = condition(&observed(&mut world, &mut random), "Defragmented");
+    assert_eq!((status.as_str(), reason.as_str()), ("True", "Done"));
+    assert!(message.contains("200 MiB became 50 MiB"), "{message}");
+}
+
+#[rstest]
+#[case::little_is_free(json!({}), 400, 300, false)]
+#[case::half_is_free(json!({}), 400, 190, true)]
+#[case::half_of_little(json!({}), 90, 20, false)]
+#[case::as_people_want_it(json!({"freePercent": 20, "minimumSize": "50Mi"}), 90, 60, true)]
+#[case::not_at_all(json!({"enabled": false}), 4000, 10, false)]
+fn data_is_written_anew_when_much_of_much_is_free(
+    #[case] policy: serde_json::Value,
+    #[case] size: u64,
+    #[case] in_use: u64,
+    #[case] is_written: bool,
+) {
+    let (mut world, mut random) = settled(1);
+    world.cluster.spec.maintenance.defragment = serde_json::from_value(policy).unwrap();
+    let mut seen = observed(&mut world, &mut random);
+    sizes(&mut seen, "db-0", size, in_use);
+    assert_eq!(!steps(&seen).is_empty(), is_written);
+}
+
+#[test]
+fn who_writes_its_data_anew_is_not_given_up_but_the_writing_is() {
+    let (mut world, mut random) = settled(3);
+    let follower = leader_and_follower(&observed(&mut world, &mut random)).1;
+    let asked = world.now;
+    world.records.get_mut(&follower).unwrap().spec.defragment =
+        Some(etcd_operator::api::Defragment { asked, drain: true, given_up: false });
+    let silent = |world: &mut World, random: &mut SmallRng, seconds: u64| {
+        world.now = asked + std::time::Duration::from_secs(seconds);
+        let mut seen = observed(world, random);
+        let mut status = seen.cluster.status.clone().unwrap();
+        status.unreachable.insert(follower.clone(), asked);
+        seen.cluster.status = Some(status);
+        seen
+    };
+    let seen = silent(&mut world, &mut random, 700);
+    assert_eq!(steps(&seen), [""; 0], "it has been silent for longer than anybody may");
+    assert_eq!(condition(&seen, "Ready").1, "Defragmenting");
+    let seen = silent(&mut world, &mut random, 1300);
+    assert_eq!(steps(&seen), [format!("update EtcdMember {follower}")]);
+}
+
+#[test]
+fn volumes_become_larger_one_after_the_other_and_never_smaller() {
+    let (mut world, mut random) = settled(3);
+    world.cluster.spec.storage.size = "16Gi".to_owned();
+    assert_eq!(steps(&observed(&mut world, &mut random)), ["update PersistentVolumeClaim db-0"]);
+    turns(&mut world, &mut random, 20);
+    assert!(world.volumes.values().all(|(_, disk)| disk.size == Size(16 << 30)), "{:#?}", world.story);
+    world.cluster.spec.storage.size = "4Gi".to_owned();
+    assert_eq!(steps(&observed(&mut world, &mut random)), [""; 0]);
+}
+
+#[test]
+fn a_volume_that_may_not_become_larger_is_told_and_keeps_nothing_else_from_being_done() {
+    let (mut world, mut random) = settled(3);
+    world.cluster.spec.storage.size = "16Gi".to_owned();
+    let mut seen = observed(&mut world, &mut random);
+    let message = "cannot update PersistentVolumeClaim db-0: persistentvolumeclaims \"db-0\" is forbidden: only dynamically provisioned pvc can be resized".to_owned();
+    seen.last_failure = Some(Failure { category: Category::Forbidden, message });
+    assert_eq!(steps(&seen), [""; 0]);
+    assert_eq!(condition(&seen, "VolumesExpanded").1, "Refused");
+    assert_eq!(condition(&seen, "Ready").0, "True");
+    let plan = etcd_operator::analyse::analyse(&seen);
+    seen.cluster.status = Some(serde_json::from_value(plan.status.unwrap()).unwrap());
+    seen.last_failure = None;
+    assert_eq!(steps(&seen), [""; 0], "it is not asked for again");
+    assert!(
+        condition(&seen, "VolumesExpanded").2.contains("only dynamically provisioned pvc can be resized")
+    );
+    seen.cluster.metadata.generation = Some(7);
+    assert_eq!(steps(&seen), ["update PersistentVolumeClaim db-0"], "somebody has changed something");
+}
+
+#[test]
+fn options_make_pods_anew_and_what_needs_no_new_pod_does_not() {
+    let (mut world, mut random) = settled(3);
+    world.cluster.spec.options.snapshot_count = Some(5000);
+    assert!(steps(&observed(&mut world, &mut random))[0].starts_with("evict Pod"));
+    world.cluster.spec.options.snapshot_count = None;
+    world.cluster.spec.pod = Some(serde_json::from_value(json!({"busyboxImage": "b"})).unwrap());
+    assert_eq!(steps(&observed(&mut world, &mut random)), [""; 0]);
+}

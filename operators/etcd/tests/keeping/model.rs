@@ -1,0 +1,299 @@
+//! A world in which plans for an EtcdBackup can be followed: the API server, the pods, and the place where
+//! files are, with what can go wrong. Pods do what the program does there, one write at a time.
+
+use std::collections::BTreeMap;
+
+use etcd_operator::{
+    Scope,
+    api::backup::{Content, EtcdBackup, EtcdBackupStatus, Kept},
+    backup::{Outcome, note::State},
+    backups::{EtcdBackups, Seen, children::saver_name, schedule},
+    worker::{Ended, PATH, WorkerSeen},
+};
+use rand::{RngExt as _, rngs::SmallRng};
+use serde_json::{Value, json};
+use wheelhouse::{
+    Kind, Operator as _, Reference, Step,
+    jiff::{SignedDuration, Timestamp},
+};
+
+/// Seconds between two backups.
+const INTERVAL: i64 = 100;
+
+#[derive(Clone, Debug)]
+pub struct File {
+    pub state: State,
+    kept: Kept,
+}
+
+#[derive(Clone, Debug)]
+enum Work {
+    Save { path: String, scheduled: Timestamp },
+    Remove { leaving: Vec<String>, unfinished: Vec<String>, done: Vec<String>, whole: Vec<Kept> },
+}
+
+#[derive(Clone, Debug)]
+struct Pod {
+    uid: String,
+    work: Work,
+    ended: Option<Ended>,
+}
+
+pub struct World {
+    operator: EtcdBackups,
+    backup: EtcdBackup,
+    pods: BTreeMap<String, Pod>,
+    pub files: BTreeMap<String, File>,
+    /// Every backup that was ever verified, by its time.
+    verified: Vec<Timestamp>,
+    keep: usize,
+    now: Timestamp,
+    next_uid: u64,
+    pub taken: u64,
+    pub removed: u64,
+    pub story: Vec<String>,
+}
+
+impl World {
+    pub fn new(keep: u32) -> Self {
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let backup = json!({
+            "apiVersion": "etcd.database.coreos.com/v1beta2",
+            "kind": "EtcdBackup",
+            "metadata": {"name": "b", "namespace": "n", "uid": "u", "generation": 1, "creationTimestamp": now},
+            "spec": {
+                "etcdEndpoints": ["http://e:2379"],
+                "backupPolicy": {"backupIntervalInSecond": INTERVAL, "maxBackups": keep},
+                "volume": {"claim": "c", "path": "db"},
+            },
+        });
+        Self {
+            operator: EtcdBackups { scope: Scope::OwnNamespace, image: "i".to_owned() },
+            backup: serde_json::from_value(backup).unwrap(),
+            pods: BTreeMap::new(),
+            files: BTreeMap::new(),
+            verified: Vec::new(),
+            keep: usize::try_from(keep).unwrap(),
+            now,
+            next_uid: 0,
+            taken: 0,
+            removed: 0,
+            story: Vec::new(),
+        }
+    }
+
+    pub fn pass(&mut self, seconds: i64) {
+        self.now = self.now.saturating_add(SignedDuration::from_secs(seconds)).unwrap();
+    }
+
+    pub fn observe(&self) -> Seen {
+        let pods = self.pods.iter().map(|(name, pod)| WorkerSeen {
+            reference: reference(name, &pod.uid),
+            generation: Some(1),
+            path: match &pod.work {
+                Work::Save { path, .. } => Some(path.clone()),
+                Work::Remove { .. } => None,
+            },
+            ended: pod.ended.clone(),
+            is_running: pod.ended.is_none(),
+            waits_for: None,
+        });
+        Seen {
+            client_secret: None,
+            backup: self.backup.clone(),
+            is_ours: true,
+            image: "i".to_owned(),
+            source: Ok(vec!["http://e:2379".to_owned()]),
+            pods: pods.collect(),
+            last_failure: None,
+            now: self.now,
+        }
+    }
+
+    /// Does what an operator decides on what it saw, up to the step at which it crashes.
+    pub fn follow(&mut self, seen: &Seen, crash: Option<usize>) {
+        let plan = self.operator.analyse(seen);
+        let steps = plan.steps.iter().filter(|planned| !matches!(planned.step, Step::Apply(_)));
+        for (number, planned) in steps.enumerate() {
+            if crash == Some(number) {
+                return;
+            }
+            match &planned.step {
+                Step::Create(object) => {
+                    let name = object.name().to_owned();
+                    if self.pods.contains_key(&name) {
+                        break;
+                    }
+                    self.next_uid += 1;
+                    let work = work_of(&object.content);
+                    self.story.push(format!("{} create {name} {work:?}", self.now));
+                    self.pods.insert(name, Pod { uid: self.next_uid.to_string(), work, ended: None });
+                }
+                Step::Delete { target, .. } => {
+                    if self.pods.get(&target.name).is_none_or(|pod| pod.uid != target.uid) {
+                        break;
+                    }
+                    self.pods.remove(&target.name);
+                }
+                step => panic!("{step:?}"),
+            }
+        }
+        if crash.is_none() {
+            self.write_status(plan.status.unwrap());
+        }
+    }
+
+    /// As the API server does, with its rule.
+    fn write_status(&mut self, status: Value) {
+        let new: EtcdBackupStatus = serde_json::from_value(status).unwrap();
+        let before = self.backup.status.as_ref().and_then(|status| status.last_scheduled);
+        if before.is_some() && new.last_scheduled < before {
+            return;
+        }
+        for kept in &new.history {
+            assert!(
+                self.verified.contains(&kept.scheduled),
+                "{kept:?} was never verified: {:#?}",
+                self.story
+            );
+        }
+        self.backup.status = Some(new);
+    }
+
+    /// Every pod does one thing, or is killed, or is gone.
+    pub fn run_pods(&mut self, random: &mut SmallRng, trouble: f64) {
+        for name in self.pods.keys().cloned().collect::<Vec<_>>() {
+            if trouble > 0.0 && random.random_bool(trouble) {
+                self.pods.remove(&name);
+                continue;
+            }
+            let Some(mut pod) = self.pods.get(&name).cloned().filter(|pod| pod.ended.is_none()) else {
+                continue;
+            };
+            let outcome = if trouble > 0.0 && random.random_bool(trouble * 2.0) {
+                Some(Outcome::Failed { message: "killed".to_owned() })
+            } else {
+                self.work(&mut pod.work)
+            };
+            pod.ended = outcome.map(|outcome| Ended { outcome, at: self.now });
+            self.pods.insert(name, pod);
+        }
+    }
+
+    fn work(&mut self, work: &mut Work) -> Option<Outcome> {
+        match work {
+            Work::Save { path, scheduled } => {
+                let content = Content {
+                    size: 1,
+                    sha256: path.clone(),
+                    revision: 1,
+                    etcd_version: None,
+                    cluster_id: None,
+                };
+                let status = self.backup.status.clone().unwrap_or_default();
+                if !self.files.contains_key(path) && status.last_scheduled != Some(*scheduled) {
+                    return Some(Outcome::Failed { message: "given up".to_owned() });
+                }
+                let kept = Kept { path: path.clone(), scheduled: *scheduled, at: self.now, content };
+                let file = self.files.entry(path.clone());
+                let file = file.or_insert(File { state: State::Removing, kept: kept.clone() });
+                match file.state {
+                    State::Removing => file.state = State::Writing,
+                    State::Writing => {
+                        file.state = State::Whole;
+                        self.verified.push(*scheduled);
+                        self.taken += 1;
+                    }
+                    State::Whole => {
+                        return Some(Outcome::Good {
+                            path: path.clone(),
+                            scheduled: Some(*scheduled),
+                            at: kept.at,
+                            content: kept.content,
+                        });
+                    }
+                }
+                None
+            }
+            Work::Remove { leaving, unfinished, done, whole } => {
+                let todo = leaving.iter().chain(unfinished.iter());
+                let mut todo =
+                    todo.filter(|path| !done.contains(path) && !whole.iter().any(|kept| kept.path == **path));
+                let Some(path) = todo.next().cloned() else {
+                    let paths = done.clone();
+                    return Some(Outcome::Removed { paths, left: Vec::new(), whole: whole.clone() });
+                };
+                match self.files.get_mut(&path) {
+                    Some(file) if file.state == State::Whole && !leaving.contains(&path) => {
+                        whole.push(file.kept.clone());
+                    }
+                    Some(file) if file.state == State::Whole => {
+                        file.state = State::Removing;
+                        self.removed += 1;
+                        let time = file.kept.scheduled;
+                        let newer = self.verified.iter().filter(|other| **other > time);
+                        let newer: std::collections::BTreeSet<_> = newer.collect();
+                        assert!(newer.len() >= self.keep, "{path} is removed: {:#?}", self.story);
+                    }
+                    _ => {
+                        self.files.remove(&path);
+                        done.push(path);
+                    }
+                }
+                None
+            }
+        }
+    }
+
+    /// The files that are whole.
+    pub fn whole(&self) -> Vec<String> {
+        let whole = self.files.iter().filter(|(_, file)| file.state == State::Whole);
+        whole.map(|(path, _)| path.clone()).collect()
+    }
+
+    /// What people are told that there is.
+    pub fn history(&self) -> Vec<String> {
+        let status = self.backup.status.clone().unwrap_or_default();
+        let mut paths: Vec<_> = status.history.into_iter().map(|kept| kept.path).collect();
+        paths.sort();
+        paths
+    }
+}
+
+fn reference(name: &str, uid: &str) -> Reference {
+    Reference {
+        kind: Kind::of::<k8s_openapi::api::core::v1::Pod>(&()),
+        namespace: Some("n".to_owned()),
+        name: name.to_owned(),
+        uid: uid.to_owned(),
+        resource_version: "1".to_owned(),
+        terminating: false,
+    }
+}
+
+/// What a pod is told to do.
+fn work_of(pod: &Value) -> Work {
+    let container = &pod["spec"]["containers"][0];
+    let arguments: Vec<String> = serde_json::from_value(container["args"].clone()).unwrap();
+    let value = |name: &str| {
+        let environment = container["env"].as_array().unwrap();
+        environment.iter().find(|one| one["name"] == name).unwrap()["value"].as_str().unwrap().to_owned()
+    };
+    if arguments[1] == "save" {
+        let scheduled: Timestamp = value("SCHEDULED").parse().unwrap();
+        assert_eq!(pod["metadata"]["name"], saver_name("b", scheduled));
+        let path = format!("db_{}", schedule::compact(scheduled));
+        assert_eq!(pod["metadata"]["annotations"][PATH], path);
+        assert!(value("PLACE").contains(&format!("\"{path}\"")));
+        return Work::Save { path, scheduled };
+    }
+    let (mut leaving, mut unfinished) = (Vec::new(), Vec::new());
+    let mut rest = arguments.into_iter().skip(2);
+    while let Some(argument) = rest.next() {
+        match argument.as_str() {
+            "--unfinished" => unfinished.extend(rest.next()),
+            _ => leaving.push(argument),
+        }
+    }
+    Work::Remove { leaving, unfinished, done: Vec::new(), whole: Vec::new() }
+}
