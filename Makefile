@@ -6,7 +6,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help deps build kubernetes images demo demo-down test e2e soak bench-runtime bench-cdn lint docs clean
+.PHONY: help deps build kubernetes images demo demo-down test e2e soak bench-runtime bench-cdn bench-etcd lint docs clean
 
 export WHEELHOUSE_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/wheelhouse
 CACHE := $(WHEELHOUSE_CACHE_DIR)
@@ -18,7 +18,7 @@ WHEELHOUSE := $(TARGET)/release/wheelhouse
 ifneq ($(shell id -u),0)
 SUDO := sudo
 AS_ROOT := mkdir -p $(CACHE)/locks $(CACHE)/images && sudo env "PATH=$(PATH)" "WHEELHOUSE_CACHE_DIR=$(CACHE)" \
-	$(foreach home,CARGO_HOME RUSTUP_HOME,$(if $($(home)),"$(home)=$($(home))"))
+	$(foreach name,CARGO_HOME RUSTUP_HOME GOPATH GOMODCACHE GOCACHE GOPROXY,$(if $($(name)),"$(name)=$($(name))"))
 RUN_TESTS_AS_ROOT := mkdir -p $(CACHE)/locks $(CACHE)/images && \
 	CARGO_TARGET_$(shell rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')_RUNNER="sudo --preserve-env env PATH=$(PATH) HOME=/root"
 endif
@@ -27,6 +27,9 @@ endif
 # containerd and runc, which serve as well and must not be replaced.
 PACKAGES := buildah busybox-static catatonit containernetworking-plugins e2fsprogs iproute2 iptables libfaketime mmdebstrap \
 	$(if $(shell command -v containerd && command -v ctr),,containerd) $(if $(shell command -v runc),,runc)
+# Every test is built with the same features, so that nothing is compiled twice.
+TEST := cargo test --locked --workspace --features wheelhouse/opentelemetry
+TEST_CLUSTERS := $(TEST),wheelhouse-cli/e2e
 # The tools that check the tree, compiled by cargo and kept in the cache.
 TOOLS := $(CACHE)/tools
 CARGO_DENY := 0.20.2
@@ -51,8 +54,8 @@ kubernetes: build ## build Kubernetes into the cache (10 minutes at first, then 
 	@echo "building Kubernetes into the cache (10 minutes at first, then nothing)"
 	@$(WHEELHOUSE) local prepare
 
-images: deps build ## build the container images that changed (3 minutes at first, then a second)
-	@echo "building the images that changed (3 minutes at first, then a second)"
+images: deps build ## build the container images that changed (8 minutes at first, then seconds)
+	@echo "building the images that changed (8 minutes at first, then seconds)"
 	@$(AS_ROOT) $(WHEELHOUSE) image build
 
 # A kubeconfig counts only when it is given on the command line: the one in
@@ -77,21 +80,23 @@ demo-down: build ## undo the demo (seconds)
 
 test: deps lint ## all but the long tests (about 40 minutes at first, 20 minutes or less later)
 	@echo "testing what is pure, what needs an API server, and one cluster (about 40 minutes at first, 20 minutes or less later)"
-	cargo run --quiet --locked -p wheelhouse-cli -- local prepare
-	cargo test --locked --workspace --features wheelhouse/opentelemetry
-	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke
+	cargo build --locked --workspace --features wheelhouse/opentelemetry --bin wheelhouse
+	$(TARGET)/debug/wheelhouse local prepare
+	$(TEST)
+	$(RUN_TESTS_AS_ROOT) $(TEST_CLUSTERS) --test smoke
 
 e2e: deps ## every end-to-end scenario on local clusters (more than an hour)
 	@echo "running every end-to-end scenario (more than an hour)"
-	STEPS=500 cargo test --locked -p gordon-operator --test api_server -- --nocapture
-	FAULTS=all cargo test --locked -p gordon-operator -p cdn-operator --test faults -- --nocapture
-	OUTAGE_SECONDS=150 cargo test --locked -p wheelhouse --test api_server -- --nocapture an_api_server_that_was_away
-	$(RUN_TESTS_AS_ROOT) env CHAOS_SECONDS=600 cargo test --locked --workspace --features wheelhouse-cli/e2e --test smoke --test clusters --test three_nodes --test registry --test volumes --test book --test cdn --test chaos -- --nocapture
+	STEPS=500 OUTAGE_SECONDS=150 $(TEST) --test api_server -- --nocapture random_steps an_api_server_that_was_away
+	FAULTS=all $(TEST) --test faults -- --nocapture
+	$(RUN_TESTS_AS_ROOT) env CHAOS_SECONDS=600 $(TEST_CLUSTERS) --test smoke --test clusters --test three_nodes --test registry --test volumes --test book --test cdn --test etcd --test chaos -- --nocapture
 
-soak: deps ## a million decisions, and clusters killed at random moments, for SOAK_MINUTES=10 from SOAK_SEED=1
-	@echo "a million observations through Gordon's decisions (10 minutes), then killing clusters at random moments for $${SOAK_MINUTES:-10} minutes"
+soak: deps ## millions of decisions, and clusters killed at random moments, for SOAK_MINUTES=10 from SOAK_SEED=1
+	@echo "millions of observations through the decisions of Gordon and etcd (15 minutes), then killing clusters at random moments for $${SOAK_MINUTES:-10} minutes"
 	WORLDS=100000 cargo test --release --locked -p gordon-operator --test decisions -- --nocapture
-	$(RUN_TESTS_AS_ROOT) cargo test --locked --workspace --features wheelhouse-cli/e2e --test soak -- --nocapture
+	WORLDS=5000 cargo test --release --locked -p etcd-operator --test decisions -- --nocapture
+	WORLDS=2000 cargo test --release --locked -p etcd-operator --test keeping -- --nocapture
+	$(RUN_TESTS_AS_ROOT) $(TEST_CLUSTERS) --test soak -- --nocapture
 
 bench-runtime: ## operators on different frameworks, measured in turns (an hour; BENCH="--rounds 1 ..." for less)
 	@echo "building what is measured and what measures it (5 minutes at first, seconds later), then measuring (an hour)"
@@ -102,6 +107,11 @@ bench-cdn: deps build ## the CDN against nginx by hand in the same pods (10 minu
 	@echo "building what measures (a minute at first), then measuring on a local cluster (10 minutes)"
 	cargo build --release --locked -p wheelhouse-bench-cdn
 	$(AS_ROOT) $(TARGET)/release/bench-cdn --wheelhouse $(WHEELHOUSE) $(BENCH)
+
+bench-etcd: deps build ## the etcd operator, on a local cluster and with thousands of simulated ones (an hour; BENCH="--rounds 1 ..." for less)
+	@echo "building what is measured and what measures it (5 minutes at first, seconds later), then measuring (an hour)"
+	cargo build --release --locked -p wheelhouse-bench-etcd
+	$(AS_ROOT) $(TARGET)/release/bench-etcd --wheelhouse $(WHEELHOUSE) $(BENCH)
 
 lint: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/mdbook $(TOOLS)/bin/promtool ## formatting, clippy, licences, docs (10 minutes at first, seconds later)
 	@echo "checking formatting, lints, licences and docs (2 minutes at first, seconds later)"
