@@ -28,7 +28,7 @@ endif
 PACKAGES := buildah busybox-static catatonit containernetworking-plugins e2fsprogs iproute2 iptables libfaketime mmdebstrap \
 	$(if $(shell command -v containerd && command -v ctr),,containerd) $(if $(shell command -v runc),,runc)
 # Every test is built with the same features, so that nothing is compiled twice.
-TEST := cargo test --locked --workspace --features wheelhouse/opentelemetry
+TEST := cargo test --locked --no-fail-fast --workspace --features wheelhouse/opentelemetry
 TEST_CLUSTERS := $(TEST),wheelhouse-cli/e2e
 # The tools that check the tree, compiled by cargo and kept in the cache.
 TOOLS := $(CACHE)/tools

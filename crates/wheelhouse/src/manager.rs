@@ -40,7 +40,7 @@ use crate::{
     metrics::Metrics,
     operator::Operator,
     rbac::{self, Agent},
-    webhooks::{Serving, Webhooks},
+    webhooks::{Scope, Serving, Webhooks},
 };
 
 /// How long running steps may take to finish when the process is to end.
@@ -335,7 +335,7 @@ impl Manager {
     fn serving_webhooks(&self, client: &Client, config: &Config, settings: &RunSettings) -> Option<Serving> {
         (!self.webhooks.is_empty()).then(|| Serving {
             client: client.clone(),
-            operator: self.name.clone(),
+            scope: Scope { operator: self.name.clone(), namespaces: self.namespaces(config, settings) },
             webhooks: self.webhooks.clone(),
             listen: settings.webhook_listen,
             address: settings.webhook_address(&self.name, &config.default_namespace),

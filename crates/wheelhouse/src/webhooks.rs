@@ -17,6 +17,7 @@ pub use review::Request;
 
 use crate::kind::Kind;
 
+pub(crate) use configurations::Scope;
 pub(crate) use serving::Serving;
 
 /// Checks a request: `Err` is told to whoever sent it.

@@ -26,15 +26,26 @@ pub(super) fn convert_path(crd: &str) -> String {
     format!("/convert/{crd}")
 }
 
+/// Whose webhooks they are, and whom they concern.
+#[derive(Clone)]
+pub(crate) struct Scope {
+    /// The operator's name.
+    pub(crate) operator: String,
+    /// Where the operator looks; nowhere in particular means everywhere. Elsewhere nobody has to
+    /// wait for it, and nobody is kept from anything while it is away.
+    pub(crate) namespaces: Vec<String>,
+}
+
 /// Writes all of it, under the operator's name.
 pub(super) async fn write(
     client: &Client,
-    operator: &str,
+    scope: &Scope,
     webhooks: &Webhooks,
     address: &Address,
     bundle: &str,
 ) -> Result<()> {
-    for object in objects(operator, webhooks, address, bundle) {
+    let operator = &scope.operator;
+    for object in objects(scope, webhooks, address, bundle) {
         let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (group, version) = text("/apiVersion").split_once('/').unwrap_or_default();
         let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, text("/kind")));
@@ -47,7 +58,13 @@ pub(super) async fn write(
     Ok(())
 }
 
-fn objects(operator: &str, webhooks: &Webhooks, address: &Address, bundle: &str) -> Vec<Value> {
+fn objects(scope: &Scope, webhooks: &Webhooks, address: &Address, bundle: &str) -> Vec<Value> {
+    let concerned = match scope.namespaces.is_empty() {
+        true => json!({}),
+        false => json!({"matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "In", "values": scope.namespaces},
+        ]}),
+    };
     let bundle = BASE64_STANDARD.encode(bundle);
     let client_config = |path: String| match address {
         Address::Url(url) => {
@@ -66,6 +83,7 @@ fn objects(operator: &str, webhooks: &Webhooks, address: &Address, bundle: &str)
                 "apiGroups": [kind.group], "apiVersions": [kind.version], "resources": [kind.plural],
                 "operations": operations, "scope": "*",
             }],
+            "namespaceSelector": concerned,
             "admissionReviewVersions": ["v1"],
             "sideEffects": "None",
             "failurePolicy": "Fail",
@@ -75,7 +93,7 @@ fn objects(operator: &str, webhooks: &Webhooks, address: &Address, bundle: &str)
     let configuration = |kind: &str, webhooks: Vec<Value>| {
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
-            "metadata": {"name": operator}, "webhooks": webhooks,
+            "metadata": {"name": scope.operator}, "webhooks": webhooks,
         })
     };
     let mut objects = Vec::new();

@@ -23,7 +23,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::{Address, Webhooks, certificate::Keeper, configurations, review};
+use super::{
+    Address, Webhooks,
+    certificate::Keeper,
+    configurations::{self, Scope},
+    review,
+};
 use crate::{
     certificates::{Certificates, Validity},
     error::{Category, Error, Result},
@@ -37,7 +42,7 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 /// What is needed to serve.
 pub(crate) struct Serving {
     pub(crate) client: Client,
-    pub(crate) operator: String,
+    pub(crate) scope: Scope,
     pub(crate) webhooks: Webhooks,
     pub(crate) listen: SocketAddr,
     /// Where the API server finds them; none: at the address that is listened on.
@@ -66,7 +71,7 @@ impl Serving {
         let keeper = Keeper {
             client: self.client.clone(),
             namespace: self.namespace.clone(),
-            name: format!("{}-webhooks", self.operator),
+            name: format!("{}-webhooks", self.scope.operator),
             names: address.names(listening),
             validity: self.validity,
         };
@@ -79,7 +84,7 @@ impl Serving {
             .with_cert_resolver(current.clone());
         let router = router(&self.webhooks, &self.client);
         tokio::spawn(serve(listener, TlsAcceptor::from(Arc::new(config)), router, stop.clone()));
-        configurations::write(&self.client, &self.operator, &self.webhooks, &address, &certificates.bundle())
+        configurations::write(&self.client, &self.scope, &self.webhooks, &address, &certificates.bundle())
             .await?;
         tracing::info!(%listening, "answering webhooks");
         tokio::spawn(async move {
@@ -99,7 +104,7 @@ impl Serving {
                 let kept = keeper.keep().await?;
                 if kept.bundle() != known.bundle() {
                     let bundle = kept.bundle();
-                    configurations::write(&self.client, &self.operator, &self.webhooks, address, &bundle)
+                    configurations::write(&self.client, &self.scope, &self.webhooks, address, &bundle)
                         .await?;
                 }
                 *current.0.write() = certified(&kept)?;
