@@ -53,6 +53,8 @@ impl Program {
             .env("CARGO_ENCODED_RUSTFLAGS", flags(&builder.cargo_home).join("\x1f"))
             // Without a target, the flags would be those of build scripts and macros too, which cannot be static.
             .args(["build", "--quiet", "--release", "--locked", "--bin", &self.name, "--target", target])
+            // Optimising across all crates takes minutes for every operator, each time that one changes.
+            .args(["--config", "profile.release.lto=false"])
             .arg("--target-dir")
             .arg(&folder)
             .run()
