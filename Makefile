@@ -82,7 +82,11 @@ test: deps lint ## all but the long tests (about 40 minutes at first, 20 minutes
 	@echo "testing what is pure, what needs an API server, and one cluster (about 40 minutes at first, 20 minutes or less later)"
 	cargo build --locked --workspace --features wheelhouse/opentelemetry --bin wheelhouse
 	$(TARGET)/debug/wheelhouse local prepare
-	$(TEST)
+	$(TEST) --no-run
+	@# Trials mostly wait: they run beside the rest, and are shown after it.
+	@$(TEST) --tests trials:: >$(TARGET)/trials.log 2>&1 & trials=$$!; failed=0; \
+	$(TEST) -- --skip trials:: || failed=1; \
+	wait $$trials || failed=1; cat $(TARGET)/trials.log; exit $$failed
 	$(RUN_TESTS_AS_ROOT) $(TEST_CLUSTERS) --test smoke
 
 e2e: deps ## every end-to-end scenario on local clusters (more than an hour)

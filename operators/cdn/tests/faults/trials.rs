@@ -1,7 +1,6 @@
 //! The CDN through every trouble: a crash after every write, lost answers, stale
 //! reads, two leaders. `FAULTS=all` tries every schedule; without it, every crash,
 //! every lost answer and every trouble of watches.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
 use cdn_operator::api::{CdnCluster, CdnPurge, State};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};

@@ -1,7 +1,6 @@
 //! Gordon through every trouble: a crash after every write, lost answers, stale
 //! reads, two leaders. `FAULTS=all` tries every schedule; without it, every crash,
 //! every lost answer and every trouble of watches.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
 use gordon_operator::api::{Gordon, GordonSpec, Gordons};
 use k8s_openapi::api::core::v1::Pod;

@@ -4,13 +4,6 @@
 //!
 //! Their resource is a ConfigMap with the label `role: wanted`, which says how many
 //! children there are to be, and of which version.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "these are tests"
-)]
 
 use std::{
     collections::{BTreeMap, BTreeSet},
