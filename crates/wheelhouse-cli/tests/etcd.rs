@@ -62,6 +62,14 @@ fn a_cluster_of_etcd_serves_whatever_happens_and_loses_nothing() {
 type Trouble = fn(&Etcds, &str);
 
 const TROUBLES: [(&str, Trouble); 17] = [
+    // Before any other member is replaced: it might be the seed.
+    ("wipe the volume of the seed", |etcds, name| {
+        let seed = etcds.resource(name)["metadata"]["annotations"]["etcd.database.coreos.com/seed"].clone();
+        let seed = seed.as_str().unwrap().to_owned();
+        assert!(etcds.pods(name).contains(&seed), "{seed} is still a member");
+        etcds.wipe(name, &seed);
+        eventually(MINUTE, || etcds.pods(name), |pods| !pods.contains(&seed) && pods.len() == 3);
+    }),
     ("delete the pod of a follower", |etcds, name| {
         etcds.delete_pods(name, &[etcds.followers(name)[0].clone()])
     }),
@@ -91,13 +99,6 @@ const TROUBLES: [(&str, Trouble); 17] = [
         let follower = etcds.followers(name)[0].clone();
         etcds.wipe(name, &follower);
         eventually(MINUTE, || etcds.pods(name), |pods| !pods.contains(&follower) && pods.len() == 3);
-    }),
-    ("wipe the volume of the seed", |etcds, name| {
-        let seed = etcds.resource(name)["metadata"]["annotations"]["etcd.database.coreos.com/seed"].clone();
-        let seed = seed.as_str().unwrap().to_owned();
-        assert!(etcds.pods(name).contains(&seed), "{seed} is still a member");
-        etcds.wipe(name, &seed);
-        eventually(MINUTE, || etcds.pods(name), |pods| !pods.contains(&seed) && pods.len() == 3);
     }),
     ("corrupt the data of a follower", |etcds, name| {
         let follower = etcds.followers(name)[0].clone();
