@@ -10,6 +10,7 @@
 mod certificates;
 mod defragmenting;
 pub mod folder;
+mod log;
 mod process;
 mod restoring;
 mod serving;

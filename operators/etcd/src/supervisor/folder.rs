@@ -10,6 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use super::log;
 use crate::etcd::Id;
 
 /// Which member of which cluster a volume belongs to.
@@ -38,12 +39,14 @@ pub struct Identity {
 /// What is in the folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Folder {
-    /// No log of etcd's: it would begin anew.
+    /// No log of etcd's: it begins anew wherever it finds none, whatever else is there.
     Empty,
     /// The data of this member.
     Ours(Mark),
     /// Data of somebody else.
     Foreign(String),
+    /// Data of this member that etcd would not notice is broken.
+    Corrupt(String),
 }
 
 /// The volume of a member.
@@ -83,7 +86,7 @@ impl Volume {
     /// # Errors
     /// When that cannot be read.
     pub fn is_prepared(&self) -> io::Result<bool> {
-        has_log(&self.prepared())
+        Ok(!log::files(&self.prepared())?.is_empty())
     }
 
     /// What was being made ready is complete; it is on the disk when this returns.
@@ -118,19 +121,20 @@ impl Volume {
     /// # Errors
     /// When it cannot be read: then nobody knows, and nothing may be started.
     pub fn look(&self, cluster_uid: &str, member: &str) -> io::Result<Folder> {
-        if !has_log(&self.data())? {
+        let files = log::files(&self.data())?;
+        if files.is_empty() {
             return Ok(Folder::Empty);
         }
         let Some(mark) = self.mark()? else {
             return Ok(Folder::Foreign("there is data, and nothing says whose it is".to_owned()));
         };
-        Ok(match mark.cluster_uid == cluster_uid && mark.member == member {
-            true => Folder::Ours(mark),
-            false => Folder::Foreign(format!(
+        if mark.cluster_uid != cluster_uid || mark.member != member {
+            return Ok(Folder::Foreign(format!(
                 "the data is that of member {} of the cluster with the UID {}",
                 mark.member, mark.cluster_uid
-            )),
-        })
+            )));
+        }
+        Ok(log::nonsense(&files)?.map_or(Folder::Ours(mark), Folder::Corrupt))
     }
 
     /// Whose data is on the volume, if anything says so.
@@ -175,22 +179,6 @@ pub(super) fn remove(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// etcd begins anew wherever it finds no log, whatever else is there.
-fn has_log(data: &Path) -> io::Result<bool> {
-    match fs::read_dir(data.join("member/wal")) {
-        Ok(entries) => {
-            for entry in entries {
-                if entry?.path().extension().is_some_and(|ending| ending == "wal") {
-                    return Ok(true);
-                }
-            }
-            Ok(false)
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,7 +190,7 @@ mod tests {
     fn with_log(volume: &Volume) {
         let logs = volume.data().join("member/wal");
         fs::create_dir_all(&logs).unwrap();
-        fs::write(logs.join("0000000000000000-0000000000000000.wal"), "log").unwrap();
+        fs::write(logs.join("0000000000000000-0000000000000000.wal"), [0; 64]).unwrap();
     }
 
     #[test]
@@ -227,6 +215,9 @@ mod tests {
         assert_eq!(volume.look("uid", "a-0").unwrap(), Folder::Ours(mark("a-0")));
         assert!(matches!(volume.look("uid", "a-1").unwrap(), Folder::Foreign(_)));
         assert!(matches!(volume.look("another", "a-0").unwrap(), Folder::Foreign(_)));
+        fs::write(volume.data().join("member/wal/0000000000000001-0000000000000001.wal"), [0x55; 64])
+            .unwrap();
+        assert!(matches!(volume.look("uid", "a-0").unwrap(), Folder::Corrupt(_)));
     }
 
     #[test]
@@ -235,7 +226,7 @@ mod tests {
         let volume = Volume::at(folder.path());
         let logs = volume.preparing().join("member/wal");
         fs::create_dir_all(&logs).unwrap();
-        fs::write(logs.join("0000000000000000-0000000000000000.wal"), "log").unwrap();
+        fs::write(logs.join("0000000000000000-0000000000000000.wal"), [0; 64]).unwrap();
         assert!(!volume.is_prepared().unwrap(), "it was not finished");
         volume.finish_preparing().unwrap();
         assert!(volume.is_prepared().unwrap());

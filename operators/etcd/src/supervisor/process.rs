@@ -124,7 +124,7 @@ fn variable_of(argument: &str) -> Option<String> {
 }
 
 /// What etcd says when it cannot read its data. That the disk is full is none of it.
-const CORRUPT: [&str; 12] = [
+const CORRUPT: [&str; 13] = [
     "crc mismatch",
     "checksum mismatch",
     "checksum error",
@@ -134,7 +134,8 @@ const CORRUPT: [&str; 12] = [
     "failed to recover v3 backend from snapshot",
     "failed to find database snapshot file",
     "found data inconsistency with peers",
-    "wal: max entry size limit exceeded",
+    "max entry size limit exceeded",
+    r#""error":"proto:"#,
     "failed to read WAL, cannot be repaired",
     "unexpected page type",
 ];
@@ -159,6 +160,14 @@ mod tests {
         true
     )]
     #[case(r#"{"level":"panic","msg":"tocommit(12) is out of range [lastIndex(9)]. Was the raft log corrupted, truncated, or lost?"}"#, true)]
+    #[case::an_entry_of_3_6(
+        r#"{"level":"fatal","msg":"discovery failed","error":"proto: illegal wireType 6"}"#,
+        true
+    )]
+    #[case::an_entry_of_3_7(
+        "{\"level\":\"fatal\",\"msg\":\"discovery failed\",\"error\":\"proto:\u{a0}cannot parse invalid wire-format data\"}",
+        true
+    )]
     #[case(
         r#"{"level":"fatal","msg":"write /var/etcd/data/member/wal/0.tmp: no space left on device"}"#,
         false

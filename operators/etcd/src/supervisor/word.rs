@@ -54,6 +54,7 @@ pub enum Beginning {
 pub fn word(folder: &Folder, record: Option<&EtcdMember>, cluster: Option<&ClusterSeen>) -> Word {
     match folder {
         Folder::Foreign(why) => return Word::Refuse(Data::Foreign, why.clone()),
+        Folder::Corrupt(why) => return Word::Refuse(Data::Corrupt, format!("the log is corrupt: {why}")),
         Folder::Ours(_) => return Word::GoOn,
         Folder::Empty => {}
     }
