@@ -96,12 +96,13 @@ impl Image {
             }
         }
         all.sort_by(|one, other| one.name.cmp(&other.name));
+        share_what_is_compiled(tree, &mut all);
         Ok(all)
     }
 
     /// The binary has the image's name.
     fn of_program(name: String, package: PathBuf) -> Self {
-        Self { content: Content::Program(Program { package, name: name.clone() }), name }
+        Self { content: Content::Program(Program { package, name: name.clone(), beside: Vec::new() }), name }
     }
 
     /// The program of an image that is one in Go, for whoever runs it without a container; compiled if the cache
@@ -239,6 +240,26 @@ impl Image {
             }
         }
         Ok(())
+    }
+}
+
+/// Lets all programs of a workspace be compiled with one set of features: otherwise each would compile for itself what
+/// all of them depend on.
+fn share_what_is_compiled(tree: &Path, images: &mut [Image]) {
+    if !tree.join("Cargo.toml").is_file() {
+        return;
+    }
+    let packages: Vec<_> = images
+        .iter()
+        .filter_map(|image| match &image.content {
+            Content::Program(program) => program.package_name(),
+            _ => None,
+        })
+        .collect();
+    for image in images {
+        if let Content::Program(program) = &mut image.content {
+            program.beside.clone_from(&packages);
+        }
     }
 }
 

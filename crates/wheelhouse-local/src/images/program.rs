@@ -28,9 +28,19 @@ pub(super) struct Program {
     pub(super) package: PathBuf,
     /// The name of the binary.
     pub(super) name: String,
+    /// The packages of the same workspace that are images, too. What all of them depend on is compiled once, with the
+    /// features that any of them asks for.
+    pub(super) beside: Vec<String>,
 }
 
 impl Program {
+    /// The name of its package, as its `Cargo.toml` has it.
+    pub(super) fn package_name(&self) -> Option<String> {
+        let text = fs::read_to_string(self.package.join("Cargo.toml")).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("name = \""))?;
+        Some(line.split('"').next()?.to_owned())
+    }
+
     /// The content of the binary, as the sources are now. Cargo knows what is stale: with nothing
     /// changed, this takes a moment.
     pub(super) async fn compile(&self, progress: &Progress) -> Result<Vec<u8>> {
@@ -55,6 +65,7 @@ impl Program {
             .args(["build", "--quiet", "--release", "--locked", "--bin", &self.name, "--target", target])
             // Optimising across all crates takes minutes for every operator, each time that one changes.
             .args(["--config", "profile.release.lto=false"])
+            .args(self.beside.iter().flat_map(|package| ["--package", package]))
             .arg("--target-dir")
             .arg(&folder)
             .run()
