@@ -108,11 +108,7 @@ const TROUBLES: [(&str, Trouble); 17] = [
         eventually(MINUTE, || etcds.pods(name), |pods| !pods.contains(&follower) && pods.len() == 3);
     }),
     ("cut off the node of the leader for twenty seconds", |etcds, name| {
-        let leader = etcds.leader(name);
-        let node = etcds.kubectl(&["get", "pod", &leader, "-o", "jsonpath={.spec.nodeName}"]);
-        etcds.wheelhouse.local(&["node", "cut", "--cluster", CLUSTER, &node]).ok();
-        std::thread::sleep(Duration::from_secs(20));
-        etcds.wheelhouse.local(&["node", "heal", "--cluster", CLUSTER, &node]).ok();
+        etcds.cut_off(&etcds.leader(name), || std::thread::sleep(Duration::from_secs(20)));
     }),
     ("kill the operator", |etcds, _| {
         etcds.kubectl(&[
@@ -291,6 +287,14 @@ impl Etcds {
             "for p in /proc/[0-9]*; do if [ \"$(cat $p/comm 2>/dev/null)\" = etcd ]; then kill -{signal} ${{p#/proc/}}; fi; done"
         );
         self.kubectl(&["exec", pod, "--", "sh", "-c", &script]);
+    }
+
+    /// Nobody reaches the node of a pod meanwhile.
+    fn cut_off(&self, pod: &str, meanwhile: impl FnOnce()) {
+        let node = self.kubectl(&["get", "pod", pod, "-o", "jsonpath={.spec.nodeName}"]);
+        self.wheelhouse.local(&["node", "cut", "--cluster", CLUSTER, &node]).ok();
+        meanwhile();
+        self.wheelhouse.local(&["node", "heal", "--cluster", CLUSTER, &node]).ok();
     }
 
     fn wipe(&self, name: &str, pod: &str) {
