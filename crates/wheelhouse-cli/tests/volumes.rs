@@ -64,7 +64,7 @@ fn is_full(said: &Said) -> bool {
 fn seed_that_fills(wheelhouse: &Wheelhouse) -> String {
     let fills = |seed: &String| {
         let plan = wheelhouse.call(&[&CHAOS[..], &["--plan", "--seed", seed]].concat());
-        plan.ok().lines().next().unwrap().contains("fill the volumes of pod default/user")
+        plan.ok().lines().next().unwrap().contains("fill the volumes of pod 1")
     };
     (1..100).map(|seed: u32| seed.to_string()).find(fills).unwrap()
 }

@@ -33,12 +33,11 @@ pub(crate) fn a_lost_quorum_waits_for_a_person_and_begins_anew_for_who_wants_tha
         etcds.kubectl(&["exec", pod, "--", "sh", "-c", &script]);
     };
     put(&others[0], 1, 40);
-    etcds.cut_off(&survivor, || {
-        // Until the survivor has given up the connections in which the others' writes wait for it.
-        std::thread::sleep(Duration::from_secs(10));
-        put(&others[0], 41, 60);
-        others.iter().for_each(|pod| etcds.wipe("torn", pod));
-    });
+    etcds.kill("torn", &survivor, "STOP");
+    put(&others[0], 41, 60);
+    others.iter().for_each(|pod| etcds.wipe("torn", pod));
+    // Who merely went on would find the others' last writes waiting in its sockets.
+    etcds.kill("torn", &survivor, "KILL");
     let told = eventually(
         MINUTE,
         || etcds.condition("torn", "Available"),
