@@ -33,11 +33,13 @@ pub(crate) fn a_lost_quorum_waits_for_a_person_and_begins_anew_for_who_wants_tha
         etcds.kubectl(&["exec", pod, "--", "sh", "-c", &script]);
     };
     put(&others[0], 1, 40);
-    etcds.kill("torn", &survivor, "STOP");
-    put(&others[0], 41, 60);
-    others.iter().for_each(|pod| etcds.wipe("torn", pod));
-    // Who merely went on would find the others' last writes waiting in its sockets.
-    etcds.kill("torn", &survivor, "KILL");
+    etcds.cut_off(&survivor, || {
+        put(&others[0], 41, 60);
+        others.iter().for_each(|pod| etcds.wipe("torn", pod));
+        // With their pods go the sockets in which the last writes still wait for the survivor.
+        let pods: Vec<_> = others.iter().map(String::as_str).collect();
+        etcds.kubectl(&[&["delete", "pod"], pods.as_slice()].concat());
+    });
     let told = eventually(
         MINUTE,
         || etcds.condition("torn", "Available"),
@@ -76,7 +78,8 @@ pub(crate) fn a_lost_quorum_waits_for_a_person_and_begins_anew_for_who_wants_tha
     assert!((40..60).contains(&count), "what the survivor had is there: {count}");
     etcds.etcdctl(&pod, &["put", "/key/61", "61"]);
     assert!(!etcds.pods("torn").contains(&survivor), "others have taken its place");
-    let volumes = etcds.kubectl(&["get", "pvc", "-l", "etcd_cluster=torn", "-o", "name"]);
-    assert_eq!(volumes.lines().count(), 6, "what there was before stays: {volumes}");
+    for former in ["torn-0", "torn-1", "torn-2"] {
+        etcds.kubectl(&["get", "pvc", former]);
+    }
     etcds.delete("torn");
 }
