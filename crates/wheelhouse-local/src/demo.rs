@@ -186,7 +186,11 @@ impl Demo {
     }
 }
 
-async fn wait_until_available(client: &Client, manifests: &[Manifest]) -> Result<()> {
+/// Waits until every Deployment among them has all of its pods.
+///
+/// # Errors
+/// When that takes too long.
+pub async fn wait_until_available(client: &Client, manifests: &[Manifest]) -> Result<()> {
     let begun = Instant::now();
     for manifest in manifests.iter().filter(|manifest| manifest.kind() == "Deployment") {
         let api: Api<Deployment> = Api::namespaced(client.clone(), manifest.namespace());

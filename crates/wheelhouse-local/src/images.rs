@@ -68,8 +68,8 @@ enum Content {
     Folder(PathBuf),
     /// A version of a program in Go, on the Debian base.
     GoProgram(GoProgram),
-    /// One static binary, and nothing else.
-    Program(Program),
+    /// One static binary, and nothing else; and its version.
+    Program(Program, String),
 }
 
 impl Image {
@@ -102,7 +102,13 @@ impl Image {
 
     /// The binary has the image's name.
     fn of_program(name: String, package: PathBuf) -> Self {
-        Self { content: Content::Program(Program { package, name: name.clone(), beside: Vec::new() }), name }
+        Self::of_package(&name, &package, VERSION)
+    }
+
+    /// The image of a package's binary, wherever the package is; the binary has the image's name.
+    pub fn of_package(name: &str, package: &Path, version: &str) -> Self {
+        let program = Program { package: package.to_owned(), name: name.to_owned(), beside: Vec::new() };
+        Self { content: Content::Program(program, version.to_owned()), name: name.to_owned() }
     }
 
     /// The program of an image that is one in Go, for whoever runs it without a container; compiled if the cache
@@ -130,7 +136,8 @@ impl Image {
     pub fn reference_in(&self, registry: &str) -> String {
         let (name, version) = match &self.content {
             Content::GoProgram(program) => (&program.name, program.version.as_str()),
-            Content::Folder(_) | Content::Program(_) => (&self.name, VERSION),
+            Content::Program(_, version) => (&self.name, version.as_str()),
+            Content::Folder(_) => (&self.name, VERSION),
         };
         format!("{}/{name}:{version}", registry.trim_end_matches('/'))
     }
@@ -178,7 +185,8 @@ impl Image {
     fn basis(&self) -> String {
         match &self.content {
             Content::GoProgram(program) => format!("{SUITE} {} {}", program.version, program.target()),
-            Content::Folder(_) | Content::Program(_) => format!("{SUITE} {VERSION}"),
+            Content::Program(_, version) => format!("{SUITE} {version}"),
+            Content::Folder(_) => format!("{SUITE} {VERSION}"),
         }
     }
 
@@ -187,7 +195,7 @@ impl Image {
         match &self.content {
             Content::Folder(folder) => Input::all_in(folder),
             Content::GoProgram(program) => program.sources(),
-            Content::Program(program) => Ok(vec![
+            Content::Program(program, _) => Ok(vec![
                 Input::new(CONTAINERFILE, PROGRAM_CONTAINERFILE, false),
                 Input::new("program", program.compile(progress).await?, true),
             ]),
@@ -207,11 +215,11 @@ impl Image {
                 build.args(["--build-arg", &format!("BASE={BASE_IMAGE}")])
             }
             // Without the time of the build, the same binary is the same image.
-            Content::Program(_) => build.args(["--timestamp", "0"]),
+            Content::Program(..) => build.args(["--timestamp", "0"]),
         };
         let build = match &self.content {
             Content::Folder(_) => build,
-            Content::GoProgram(_) | Content::Program(_) => build.args(["--build-arg", "PROGRAM=prebuilt"]),
+            Content::GoProgram(_) | Content::Program(..) => build.args(["--build-arg", "PROGRAM=prebuilt"]),
         };
         build
             .args(["--tag", &self.reference(), "--file"])
@@ -252,12 +260,12 @@ fn share_what_is_compiled(tree: &Path, images: &mut [Image]) {
     let packages: Vec<_> = images
         .iter()
         .filter_map(|image| match &image.content {
-            Content::Program(program) => program.package_name(),
+            Content::Program(program, _) => program.package_name(),
             _ => None,
         })
         .collect();
     for image in images {
-        if let Content::Program(program) = &mut image.content {
+        if let Content::Program(program, _) = &mut image.content {
             program.beside.clone_from(&packages);
         }
     }

@@ -62,6 +62,13 @@ pub enum Error {
         source: Box<kube::config::KubeconfigError>,
     },
 
+    /// The operator under test did not start, or broke off.
+    #[error("the operator does not run: {problem}")]
+    Operator {
+        /// What it said.
+        problem: String,
+    },
+
     /// The API server refused or did not answer.
     #[error("cannot {doing}: {source}")]
     Api {

@@ -3,6 +3,7 @@
 //! - [`ControlPlane`]: a real etcd and API server, started in a few seconds,
 //!   shared by the tests of a process and gone with it, however it ends.
 //! - [`Namespace`]: what each test has to itself, and from which the rest hangs.
+//! - [`Place`]: a namespace with an operator's kinds, in which it runs under exactly its rules.
 //! - [`Identity`]: a ServiceAccount to act as, under exactly the RBAC rules given.
 //! - [`EventCapture`]: the events of a namespace, by type, reason and message.
 //! - [`RulesReport`]: which RBAC rules were missing, and which nobody used.
@@ -49,6 +50,7 @@ pub mod faults;
 mod identity;
 mod namespace;
 mod patience;
+mod place;
 mod proxy;
 mod reconciled;
 mod requests;
@@ -66,6 +68,7 @@ pub use identity::{Identity, rule};
 pub use kube::runtime::events::EventType;
 pub use namespace::Namespace;
 pub use patience::eventually;
+pub use place::{Operating, Place};
 pub use proxy::{ApiProxy, Fault};
 pub use reconciled::{ReconciledKeys, Recorder, reconciled_keys};
 pub use requests::{Mark, Request, Requests};

@@ -25,6 +25,7 @@ use tokio::{signal::unix, sync::watch};
 use tokio_util::sync::CancellationToken;
 
 use access::Access;
+pub use crds::with_version;
 use leader::{Candidate, ElectionSettings};
 pub use logs::{Logs, start_logs};
 use manifests::Installation;
@@ -207,8 +208,13 @@ impl Manager {
         }
     }
 
+    /// The operator's own kinds, as they are registered.
+    pub fn crds(&self) -> Vec<CustomResourceDefinition> {
+        self.stamped_crds()
+    }
+
     fn stamped_crds(&self) -> Vec<CustomResourceDefinition> {
-        self.crds.iter().map(|crd| crds::stamped(crd.clone(), &self.version)).collect()
+        self.crds.iter().map(|crd| crds::stamped(crd.clone(), &self.name, &self.version)).collect()
     }
 
     /// Everything that the controllers do, for RBAC.
@@ -299,7 +305,7 @@ impl Manager {
             controllers: controllers.clone(),
             kinds,
             decisions: surroundings.decisions.clone(),
-            access: Arc::new(Access::new(reading.clone())),
+            access: Arc::new(Access::new(reading.clone(), config.auth_info.token_file.clone())),
         };
         let address = http::serve(settings.listen, shown, finished.clone()).await?;
         let watched = cache.clone();

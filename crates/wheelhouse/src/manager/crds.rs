@@ -16,11 +16,31 @@ use crate::error::{Category, Error, Result};
 
 /// The version of the operator that a CRD came with.
 const VERSION: &str = "wheelhouse.dev/version";
+/// The operator that looks after the resources of a kind, for whoever wants to ask it.
+const OPERATOR: &str = "wheelhouse.dev/operator";
 const SERVED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Stamps CRDs with the version of the operator that they come with.
-pub(crate) fn stamped(mut crd: CustomResourceDefinition, version: &str) -> CustomResourceDefinition {
+/// Stamps CRDs with the name and the version of the operator that they come with.
+pub(crate) fn stamped(
+    mut crd: CustomResourceDefinition,
+    operator: &str,
+    version: &str,
+) -> CustomResourceDefinition {
+    crd.annotations_mut().insert(OPERATOR.to_owned(), operator.to_owned());
     crd.annotations_mut().insert(VERSION.to_owned(), version.to_owned());
+    crd
+}
+
+/// A kind with one more version, which is served. The version that is stored stays the same.
+pub fn with_version(
+    mut crd: CustomResourceDefinition,
+    other: CustomResourceDefinition,
+) -> CustomResourceDefinition {
+    for mut version in other.spec.versions {
+        version.storage = false;
+        crd.spec.versions.retain(|known| known.name != version.name);
+        crd.spec.versions.push(version);
+    }
     crd
 }
 

@@ -18,6 +18,13 @@ pub struct Request<K> {
     pub old_object: Option<K>,
 }
 
+impl<K> Request<K> {
+    /// Somebody wants to create this: for tests of what is let in.
+    pub fn creating(object: K) -> Self {
+        Self { operation: "CREATE".to_owned(), user: String::new(), object: Some(object), old_object: None }
+    }
+}
+
 impl<K: DeserializeOwned> Request<K> {
     pub(super) fn parse(request: &Value) -> Result<Self, String> {
         let object = |field: &str| match request.get(field) {
