@@ -4,6 +4,7 @@
 
 pub(crate) mod host;
 pub(crate) mod http;
+pub(crate) mod page;
 
 use std::{
     path::{Path, PathBuf},

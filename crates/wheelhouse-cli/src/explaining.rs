@@ -1,0 +1,438 @@
+//! What an operator would do, did, and why: `plan`, `explain`, `record`, `replay` and `rbac check`.
+
+mod fields;
+mod rules;
+mod running;
+
+use std::{io::IsTerminal as _, path::PathBuf, process::ExitCode};
+
+use anyhow::{Context as _, Result};
+use clap::{Args, Subcommand};
+use kube::{
+    Api, Client,
+    api::DynamicObject,
+    core::{ApiResource, GroupVersionKind},
+};
+use serde_json::Value;
+use wheelhouse_project::Project;
+
+use crate::{operator_program::OperatorProgram, say, working::current_cluster};
+use fields::{Line, Sign};
+use running::RunningOperator;
+
+/// Which operator is asked.
+#[derive(Args)]
+pub(crate) struct Whom {
+    /// The operator's program [default: that of the project in this folder; elsewhere the operator that runs is asked]
+    #[arg(long, value_name = "PROGRAM")]
+    operator: Option<PathBuf>,
+    /// Ask the operator that runs in the cluster, also in a project
+    #[arg(long, conflicts_with = "operator")]
+    running: bool,
+}
+
+/// How something is printed.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Output {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// What `plan` takes.
+#[derive(Args)]
+pub(crate) struct Plan {
+    /// The resources, as YAML or JSON
+    #[arg(short, long, value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    whom: Whom,
+    /// How it is printed
+    #[arg(short, long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+/// What `explain` takes.
+#[derive(Args)]
+pub(crate) struct Explain {
+    /// The kind, its plural or its short name
+    kind: String,
+    /// The resource's name
+    name: String,
+    /// Its namespace [default: that of the kubeconfig]
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
+    /// How it is printed
+    #[arg(short, long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+/// What `record` takes.
+#[derive(Args)]
+pub(crate) struct Record {
+    /// The kind, or its plural
+    kind: String,
+    /// The resource's name
+    name: String,
+    /// Its namespace [default: that of the kubeconfig]
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
+    /// Where it goes [default: to the terminal]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    whom: Whom,
+}
+
+/// What `replay` takes.
+#[derive(Args)]
+pub(crate) struct Replay {
+    /// What `record` wrote
+    file: PathBuf,
+    /// The operator's program [default: that of the project in this folder]
+    #[arg(long, value_name = "PROGRAM")]
+    operator: Option<PathBuf>,
+}
+
+/// The verbs of `wheelhouse rbac`.
+#[derive(Subcommand)]
+pub(crate) enum Rbac {
+    /// Compare what the operator may do in the cluster with what its code needs
+    #[command(after_help = "\
+Examples:
+  wheelhouse rbac check
+  wheelhouse rbac check --operator target/debug/gordon-operator
+
+The exit code is 2 if something is missing or superfluous.")]
+    Check {
+        /// The operator's program [default: that of the project in this folder]
+        #[arg(long, value_name = "PROGRAM")]
+        operator: Option<PathBuf>,
+    },
+}
+
+/// The program to ask, if one is at hand.
+fn program(operator: Option<PathBuf>) -> Result<OperatorProgram> {
+    match operator {
+        Some(path) => Ok(OperatorProgram::Binary(path)),
+        None => {
+            let found = Project::find(&PathBuf::from("."));
+            let (folder, _) =
+                found.context("which operator? Say its program with --operator, or go into its project")?;
+            Ok(OperatorProgram::Project(folder))
+        }
+    }
+}
+
+impl Whom {
+    /// The program that is at hand; none if the operator that runs is to be asked.
+    fn program(self) -> Option<OperatorProgram> {
+        match (self.running, self.operator) {
+            (true, _) => None,
+            (false, Some(path)) => Some(OperatorProgram::Binary(path)),
+            (false, None) => {
+                Project::find(&PathBuf::from(".")).ok().map(|(folder, _)| OperatorProgram::Project(folder))
+            }
+        }
+    }
+}
+
+/// Says what would be done about the resources in a file.
+pub(crate) async fn plan(plan: Plan) -> Result<()> {
+    let content = std::fs::read_to_string(&plan.file)
+        .with_context(|| format!("cannot read {}", plan.file.display()))?;
+    let client = current_cluster().await?;
+    let printed = match plan.whom.program() {
+        Some(program) => {
+            let file = plan.file.to_string_lossy();
+            program.prints(&["plan", "--json", "-f", &file]).await?
+        }
+        None => {
+            let kind = running::kind_in(&content)
+                .with_context(|| format!("{} has no resource", plan.file.display()))?;
+            let operator = RunningOperator::of(&client, &kind).await?;
+            operator.prints(&client, &["plan", "--json", "-f", "-"], Some(&content)).await?
+        }
+    };
+    if plan.output == Output::Json {
+        return say(printed.trim_end());
+    }
+    let looked: Vec<Value> =
+        serde_json::from_str(&printed).context("what the operator answered is no plan")?;
+    for one in &looked {
+        show_plan(&client, one).await?;
+    }
+    Ok(())
+}
+
+async fn show_plan(client: &Client, looked: &Value) -> Result<()> {
+    let paint = Paint::for_the_terminal();
+    let key = looked.get("key").and_then(Value::as_str).unwrap_or_default();
+    let namespace = key.split_once('/').map(|(namespace, _)| namespace);
+    say(format_args!("{} {key}", text(looked, "/controller")))?;
+    let would: Vec<_> = list(looked, "/would").iter().filter_map(Value::as_str).collect();
+    for planned in list(looked, "/plan/steps") {
+        let because = text(planned, "/because");
+        let Some((what, step)) =
+            planned.get("step").and_then(Value::as_object).and_then(|step| step.iter().next())
+        else {
+            continue;
+        };
+        let lines = match what.as_str() {
+            "apply" | "applyForeign" | "create" => object_lines(client, step, namespace).await?,
+            "delete" | "evict" => vec![Line::object(Sign::Removed, &reference(step.get("target")))],
+            "update" => {
+                let mut lines = vec![Line::object(Sign::Changed, &reference(step.get("target")))];
+                lines.extend(fields::mentioned(step.get("fields").unwrap_or(&Value::Null)));
+                lines
+            }
+            other => vec![Line::action(other, step)],
+        };
+        for line in lines {
+            say(paint.line(&line))?;
+        }
+        say(format_args!("      because {because}"))?;
+    }
+    if let Some(status) = looked.pointer("/plan/status") {
+        let before = looked.pointer("/observation/resource/status").unwrap_or(&Value::Null);
+        let changed = fields::difference(status, before);
+        if !changed.is_empty() {
+            say(paint.line(&Line::heading("status")))?;
+            for line in changed {
+                say(paint.line(&line))?;
+            }
+        }
+    }
+    for event in list(looked, "/plan/events") {
+        say(format_args!(
+            "  event {} {}: {}",
+            text(event, "/type"),
+            text(event, "/reason"),
+            text(event, "/note")
+        ))?;
+    }
+    match would.is_empty() {
+        true => say("  nothing of it would change anything"),
+        false => say(format_args!("  would change something: {}", would.join(", "))),
+    }
+}
+
+/// An object that is to be so, beside the one that is there.
+async fn object_lines(client: &Client, step: &Value, namespace: Option<&str>) -> Result<Vec<Line>> {
+    let kind = GroupVersionKind::gvk(
+        text(step, "/kind/group"),
+        text(step, "/kind/version"),
+        text(step, "/kind/kind"),
+    );
+    let resource = ApiResource::from_gvk_with_plural(&kind, text(step, "/kind/plural"));
+    let content = step.get("content").cloned().unwrap_or_default();
+    let name = text(&content, "/metadata/name").to_owned();
+    let namespace = content.pointer("/metadata/namespace").and_then(Value::as_str).or(namespace);
+    let api: Api<DynamicObject> = match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let there = api.get_opt(&name).await.ok().flatten().and_then(|object| serde_json::to_value(object).ok());
+    let title = format!("{} {name}", kind.kind);
+    Ok(match there {
+        None => {
+            let mut lines = vec![Line::object(Sign::Added, &title)];
+            lines.extend(fields::mentioned(&content));
+            lines
+        }
+        Some(there) => {
+            let changed = fields::difference(&content, &there);
+            let sign = if changed.is_empty() { Sign::Same } else { Sign::Changed };
+            let mut lines = vec![Line::object(sign, &title)];
+            lines.extend(changed);
+            lines
+        }
+    })
+}
+
+fn reference(target: Option<&Value>) -> String {
+    let target = target.unwrap_or(&Value::Null);
+    format!("{} {}", text(target, "/kind/kind"), text(target, "/name"))
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
+    value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// Colours, where somebody looks at them.
+struct Paint {
+    is_wanted: bool,
+}
+
+impl Paint {
+    fn for_the_terminal() -> Self {
+        let is_wanted = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        Self { is_wanted }
+    }
+
+    fn line(&self, line: &Line) -> String {
+        let code = match line.sign {
+            _ if !self.is_wanted => return line.text(),
+            Sign::Added => "32",
+            Sign::Changed => "33",
+            Sign::Removed => "31",
+            Sign::Action => "36",
+            Sign::Same | Sign::None => return line.text(),
+        };
+        format!("\x1b[{code}m{}\x1b[0m", line.text())
+    }
+}
+
+/// Says what was seen and decided about a resource lately, and what it waits for.
+pub(crate) async fn explain(explain: Explain) -> Result<()> {
+    let client = current_cluster().await?;
+    let operator = RunningOperator::of(&client, &explain.kind).await?;
+    let namespace = explain.namespace.unwrap_or_else(|| client.default_namespace().to_owned());
+    let resource = format!("{}/{}", operator.kind, explain.name);
+    let arguments = ["decisions", &resource, "-n", &namespace, "--url", "http://127.0.0.1:8080", "--json"];
+    let printed = operator.prints(&client, &arguments, None).await?;
+    if explain.output == Output::Json {
+        return say(printed.trim_end());
+    }
+    let decisions: Vec<Value> =
+        serde_json::from_str(&printed).context("what the operator answered are no decisions")?;
+    say(format_args!("{resource} in {namespace}, looked after by {}", operator.name))?;
+    for decision in &decisions {
+        say(format_args!("{}  {}", text(decision, "/at"), outcome(decision)))?;
+        for planned in list(decision, "/plan/steps") {
+            say(format_args!("    because {}", text(planned, "/because")))?;
+        }
+    }
+    if decisions.is_empty() {
+        say("no decisions yet")?;
+    }
+    let object = operator.resource(&client, &explain.name, &namespace).await?;
+    for line in waiting(&object) {
+        say(line)?;
+    }
+    Ok(())
+}
+
+fn outcome(decision: &Value) -> String {
+    let steps: Vec<_> = list(decision, "/outcome/steps").iter().filter_map(Value::as_str).collect();
+    let took = decision.pointer("/tookMilliseconds").and_then(Value::as_f64).unwrap_or_default();
+    let what = match text(decision, "/outcome/result") {
+        "unchanged" => "all was as it should be".to_owned(),
+        "done" => steps.join(", "),
+        "planned" => format!("would {}", steps.join(", ")),
+        _ => format!("failed: {}", text(decision, "/outcome/message")),
+    };
+    format!("{what} ({took:.1} ms)")
+}
+
+/// The conditions that are not as one would wish, and since when.
+fn waiting(object: &Value) -> Vec<String> {
+    let conditions = list(object, "/status/conditions");
+    let unmet = conditions.iter().filter(|condition| text(condition, "/status") != "True");
+    let mut lines: Vec<_> = unmet
+        .map(|condition| {
+            format!(
+                "waits: {} is {} ({}) since {}: {}",
+                text(condition, "/type"),
+                text(condition, "/status"),
+                text(condition, "/reason"),
+                text(condition, "/lastTransitionTime"),
+                text(condition, "/message")
+            )
+        })
+        .collect();
+    if lines.is_empty() {
+        lines.push("it waits for nothing".to_owned());
+    }
+    lines
+}
+
+/// Writes down what is seen and decided about a resource now.
+pub(crate) async fn record(record: Record) -> Result<()> {
+    let client = current_cluster().await?;
+    let namespace = record.namespace.unwrap_or_else(|| client.default_namespace().to_owned());
+    let arguments = |kind: &str| [format!("{kind}/{}", record.name), "-n".to_owned(), namespace.clone()];
+    let printed = match record.whom.program() {
+        Some(program) => {
+            let [resource, flag, namespace] = arguments(&record.kind);
+            program.prints(&["record", &resource, &flag, &namespace]).await?
+        }
+        None => {
+            let operator = RunningOperator::of(&client, &record.kind).await?;
+            let [resource, flag, namespace] = arguments(&operator.kind);
+            operator.prints(&client, &["record", &resource, &flag, &namespace], None).await?
+        }
+    };
+    match record.output {
+        None => say(printed.trim_end()),
+        Some(path) => {
+            std::fs::write(&path, printed).with_context(|| format!("cannot write {}", path.display()))?;
+            say(format_args!(
+                "wrote {}: `wheelhouse replay {}` decides again",
+                path.display(),
+                path.display()
+            ))
+        }
+    }
+}
+
+/// Decides again on what was recorded.
+pub(crate) async fn replay(replay: Replay) -> Result<()> {
+    let file = replay.file.to_string_lossy();
+    let printed = program(replay.operator)?.prints(&["replay", &file]).await?;
+    say(printed.trim_end())
+}
+
+/// Compares what the operator may do with what it needs.
+pub(crate) async fn rbac(verb: Rbac) -> Result<ExitCode> {
+    let Rbac::Check { operator } = verb;
+    let printed = program(operator)?.prints(&["rbac"]).await?;
+    let client = current_cluster().await?;
+    let compared = rules::compare(&client, &printed).await?;
+    for line in &compared {
+        say(line)?;
+    }
+    match compared.is_empty() {
+        true => {
+            say("the operator may do what its code needs, and nothing else")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        false => Ok(ExitCode::from(2)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_decision_is_told_by_what_became_of_it() {
+        let told = |outcome: Value| super::outcome(&json!({"tookMilliseconds": 1.25, "outcome": outcome}));
+        assert_eq!(told(json!({"result": "unchanged"})), "all was as it should be (1.2 ms)");
+        assert_eq!(
+            told(json!({"result": "done", "steps": ["apply a", "delete b"]})),
+            "apply a, delete b (1.2 ms)"
+        );
+        assert_eq!(told(json!({"result": "planned", "steps": ["apply a"]})), "would apply a (1.2 ms)");
+        assert_eq!(
+            told(json!({"result": "failed", "message": "no room", "steps": []})),
+            "failed: no room (1.2 ms)"
+        );
+    }
+
+    #[test]
+    fn what_is_not_so_is_waited_for_since_it_is_not() {
+        let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": "R", "lastTransitionTime": "T", "message": "M"});
+        let object =
+            json!({"status": {"conditions": [condition("Ready", "False"), condition("Fine", "True")]}});
+        assert_eq!(waiting(&object), ["waits: Ready is False (R) since T: M"]);
+        assert_eq!(waiting(&json!({})), ["it waits for nothing"]);
+    }
+}

@@ -1,0 +1,150 @@
+//! What differs between an object as it is to be and as it is, field by field. Pure.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+/// What happens to something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sign {
+    Added,
+    Changed,
+    Removed,
+    Action,
+    Same,
+    None,
+}
+
+/// A line of what is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) sign: Sign,
+    depth: usize,
+    text: String,
+}
+
+impl Line {
+    pub(super) fn object(sign: Sign, title: &str) -> Self {
+        Self { sign, depth: 1, text: title.to_owned() }
+    }
+
+    pub(super) fn action(what: &str, step: &Value) -> Self {
+        Self { sign: Sign::Action, depth: 1, text: format!("{what} {}", short(step)) }
+    }
+
+    pub(super) fn heading(text: &str) -> Self {
+        Self { sign: Sign::None, depth: 1, text: text.to_owned() }
+    }
+
+    fn field(sign: Sign, path: &str, text: &str) -> Self {
+        Self { sign, depth: 2, text: format!("{path}: {text}") }
+    }
+
+    pub(super) fn text(&self) -> String {
+        let sign = match self.sign {
+            Sign::Added => "+",
+            Sign::Changed => "~",
+            Sign::Removed => "-",
+            Sign::Action => "!",
+            Sign::Same => "=",
+            Sign::None => " ",
+        };
+        let indent = "  ".repeat(self.depth);
+        format!("{indent}{sign} {}", self.text)
+    }
+}
+
+/// All fields that are mentioned, for something that is not there yet.
+pub(super) fn mentioned(wanted: &Value) -> Vec<Line> {
+    let mut lines = Vec::new();
+    compare(&mut lines, "", wanted, &Value::Null);
+    lines
+}
+
+/// The fields that are mentioned and are not so. What is not mentioned is nobody's business.
+pub(super) fn difference(wanted: &Value, there: &Value) -> Vec<Line> {
+    let mut lines = Vec::new();
+    compare(&mut lines, "", wanted, there);
+    lines
+}
+
+fn compare(lines: &mut Vec<Line>, path: &str, wanted: &Value, there: &Value) {
+    match (wanted, there) {
+        (Value::Object(fields), _) if !fields.is_empty() => {
+            for (name, wanted) in fields {
+                // These are how it is found, not what it is.
+                if path.is_empty() && matches!(name.as_str(), "apiVersion" | "kind")
+                    || path == "metadata" && name == "name"
+                {
+                    continue;
+                }
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                compare(lines, &path, wanted, there.get(name).unwrap_or(&Value::Null));
+            }
+        }
+        (Value::Array(items), _) if items.iter().any(Value::is_object) => {
+            for (index, wanted) in items.iter().enumerate() {
+                let name = wanted.get("name").and_then(Value::as_str);
+                let same = match name {
+                    Some(name) => there.as_array().and_then(|there| {
+                        there.iter().find(|item| item.get("name").and_then(Value::as_str) == Some(name))
+                    }),
+                    None => there.get(index),
+                };
+                let label = name.map_or_else(|| index.to_string(), str::to_owned);
+                compare(lines, &format!("{path}[{label}]"), wanted, same.unwrap_or(&Value::Null));
+            }
+        }
+        _ if wanted == there || wanted.is_null() => {}
+        (wanted, Value::Null) => lines.push(Line::field(Sign::Added, path, &short(wanted))),
+        (wanted, there) => {
+            lines.push(Line::field(Sign::Changed, path, &format!("{} -> {}", short(there), short(wanted))));
+        }
+    }
+}
+
+/// A value on one line; what is long is cut, and says so.
+fn short(value: &Value) -> String {
+    const AT_MOST: usize = 100;
+    let text = value.to_string();
+    if text.chars().count() <= AT_MOST {
+        return text;
+    }
+    let mut cut: String = text.chars().take(AT_MOST).collect();
+    let _ = write!(cut, "... ({} characters)", text.chars().count());
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn shown(lines: &[Line]) -> String {
+        lines.iter().map(|line| format!("{}\n", line.text())).collect()
+    }
+
+    #[test]
+    fn only_what_is_mentioned_and_differs_is_shown() {
+        let there = json!({"spec": {"replicas": 2, "paused": false, "containers": [
+            {"name": "side", "image": "s:1"}, {"name": "main", "image": "m:1", "ports": [80]},
+        ]}});
+        let wanted = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "labels": {"x": "y"}},
+            "spec": {"replicas": 3, "containers": [{"name": "main", "image": "m:2", "ports": [80]}]}});
+        insta::assert_snapshot!(shown(&difference(&wanted, &there)), @r#"
+            + metadata.labels.x: "y"
+            ~ spec.replicas: 2 -> 3
+            ~ spec.containers[main].image: "m:1" -> "m:2"
+        "#);
+    }
+
+    #[test]
+    fn of_something_new_every_field_is_shown_and_long_values_are_cut() {
+        let wanted =
+            json!({"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"index.html": "x".repeat(300)}});
+        let lines = mentioned(&wanted);
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].text().ends_with("... (302 characters)"), "{}", lines[0].text());
+    }
+}

@@ -1,0 +1,160 @@
+//! The operator that runs in the cluster, which is asked by running its own program in its own pod: so it takes no other
+//! rights than to run a program there, and it is asked what that very version would do.
+
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::{
+    api::{coordination::v1::Lease, core::v1::Pod},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{AttachParams, DynamicObject, ListParams},
+    core::{ApiResource, GroupVersionKind},
+};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+/// Where images of operators have their program.
+const PROGRAM: &str = "/program";
+/// Who looks after the resources of a kind.
+const OPERATOR: &str = "wheelhouse.dev/operator";
+
+/// An operator that runs.
+pub(super) struct RunningOperator {
+    pub(super) name: String,
+    /// The plural of the kind that is asked about.
+    pub(super) kind: String,
+    crd: CustomResourceDefinition,
+    pod: Pod,
+}
+
+impl RunningOperator {
+    /// The one that looks after a kind, which is said by its name, its plural or a short name.
+    pub(super) async fn of(client: &Client, kind: &str) -> Result<Self> {
+        let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+        let all =
+            crds.list(&ListParams::default()).await.context("cannot list the kinds of the cluster")?.items;
+        let wanted = kind.to_lowercase();
+        let is_called = |crd: &&CustomResourceDefinition| {
+            let names = &crd.spec.names;
+            let mut short = names.short_names.iter().flatten();
+            names.kind.to_lowercase() == wanted
+                || names.plural == wanted
+                || short.any(|short| *short == wanted)
+        };
+        let found: Vec<_> =
+            all.iter().filter(is_called).filter(|crd| crd.annotations().contains_key(OPERATOR)).collect();
+        let crd = match found.as_slice() {
+            [one] => (*one).clone(),
+            [] => {
+                let known = all.iter().filter(|crd| crd.annotations().contains_key(OPERATOR));
+                let known: Vec<_> = known.map(|crd| crd.spec.names.kind.clone()).collect();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                bail!(
+                    "no operator that is written with Wheelhouse looks after {kind} in this cluster; they look after: {known}"
+                )
+            }
+            several => {
+                let names: Vec<_> = several.iter().map(|crd| crd.name_any()).collect();
+                bail!("which {kind}? There are {}", names.join(", "))
+            }
+        };
+        let name = crd.annotations().get(OPERATOR).cloned().unwrap_or_default();
+        let pod = leading_pod(client, &name).await?;
+        Ok(Self { name, kind: crd.spec.names.plural.clone(), crd, pod })
+    }
+
+    /// What its program prints in its own pod.
+    pub(super) async fn prints(
+        &self,
+        client: &Client,
+        arguments: &[&str],
+        input: Option<&str>,
+    ) -> Result<String> {
+        let namespace = self.pod.namespace().unwrap_or_default();
+        let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+        let command: Vec<_> = std::iter::once(PROGRAM).chain(arguments.iter().copied()).collect();
+        let params = AttachParams::default().stdin(input.is_some()).stdout(true).stderr(true);
+        let doing =
+            || format!("cannot run {} in the pod {namespace}/{}", arguments.join(" "), self.pod.name_any());
+        let mut process = pods.exec(&self.pod.name_any(), command, &params).await.with_context(doing)?;
+        if let (Some(input), Some(mut stdin)) = (input, process.stdin()) {
+            stdin.write_all(input.as_bytes()).await.with_context(doing)?;
+            stdin.shutdown().await.with_context(doing)?;
+        }
+        let (mut output, mut complaint) = (String::new(), String::new());
+        let (stdout, stderr) = (process.stdout(), process.stderr());
+        let reading = async {
+            if let Some(mut stdout) = stdout {
+                stdout.read_to_string(&mut output).await?;
+            }
+            Ok::<_, std::io::Error>(())
+        };
+        let complaining = async {
+            if let Some(mut stderr) = stderr {
+                stderr.read_to_string(&mut complaint).await?;
+            }
+            Ok::<_, std::io::Error>(())
+        };
+        let (read, complained) = tokio::join!(reading, complaining);
+        read.and(complained).with_context(doing)?;
+        let ended = match process.take_status() {
+            Some(status) => status.await,
+            None => None,
+        };
+        match ended.and_then(|status| status.status) {
+            Some(status) if status == "Success" => Ok(output),
+            _ => bail!("{}: {}", doing(), complaint.trim().trim_start_matches("error: ")),
+        }
+    }
+
+    /// A resource of the kind that is asked about.
+    pub(super) async fn resource(&self, client: &Client, name: &str, namespace: &str) -> Result<Value> {
+        let spec = &self.crd.spec;
+        let stored =
+            spec.versions.iter().find(|version| version.storage).map(|version| version.name.as_str());
+        let kind = GroupVersionKind::gvk(&spec.group, stored.unwrap_or_default(), &spec.names.kind);
+        let resource = ApiResource::from_gvk_with_plural(&kind, &spec.names.plural);
+        let api: Api<DynamicObject> = match spec.scope.as_str() {
+            "Cluster" => Api::all_with(client.clone(), &resource),
+            _ => Api::namespaced_with(client.clone(), namespace, &resource),
+        };
+        let object =
+            api.get(name).await.with_context(|| format!("cannot read {} {name}", spec.names.kind))?;
+        Ok(serde_json::to_value(object)?)
+    }
+}
+
+/// The pod of an operator that leads; any of them if nobody does.
+async fn leading_pod(client: &Client, operator: &str) -> Result<Pod> {
+    let all: Api<Pod> = Api::all(client.clone());
+    let selector = format!("app.kubernetes.io/name={operator}");
+    let pods = all.list(&ListParams::default().labels(&selector)).await;
+    let pods = pods.with_context(|| format!("cannot find the pods of {operator}"))?.items;
+    let Some(first) = pods.first() else {
+        bail!("{operator} does not run in this cluster: no pod has the label {selector}");
+    };
+    let leases: Api<Lease> = Api::namespaced(client.clone(), &first.namespace().unwrap_or_default());
+    let lease = leases.get_opt(operator).await.ok().flatten();
+    let holder = lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
+    let leads = |pod: &&Pod| holder.starts_with(&format!("{}_", pod.name_any()));
+    Ok(pods.iter().find(leads).unwrap_or(first).clone())
+}
+
+/// The kind of the first resource in a manifest.
+pub(super) fn kind_in(manifest: &str) -> Option<String> {
+    let lines = manifest.lines();
+    let kind = lines.filter_map(|line| line.strip_prefix("kind:")).next()?;
+    Some(kind.split('#').next()?.trim().trim_matches(['"', '\'']).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kind_of_a_manifest_is_that_of_its_first_resource() {
+        assert_eq!(kind_in("# hi\napiVersion: a/v1\nkind: \"Gordon\" # yes\n").as_deref(), Some("Gordon"));
+        assert_eq!(kind_in("metadata: {}\n"), None);
+    }
+}

@@ -1,0 +1,275 @@
+//! Working on an operator: `install`, `run`, `test`, `deploy` and `undeploy`.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{ExitCode, ExitStatus},
+    time::{Duration, SystemTime},
+};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use kube::Client;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tokio::process::Child;
+use wheelhouse_local::{
+    Cluster, Progress,
+    demo::wait_until_available,
+    images::Image,
+    kubeconfig::{self, UserKubeconfig},
+    manifests::Manifest,
+};
+use wheelhouse_project::Project;
+
+use crate::{local::interruption, operator_program::OperatorProgram, say};
+
+/// How often the sources are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Which project is meant.
+#[derive(Args)]
+pub(crate) struct Which {
+    /// A folder of the project
+    #[arg(long, default_value = ".", value_name = "FOLDER")]
+    project: PathBuf,
+}
+
+/// What `run` takes.
+#[derive(Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    which: Which,
+    /// Start it anew whenever the sources change
+    #[arg(long)]
+    watch: bool,
+    /// What else the operator is told, behind `--`: see `--help` of the operator's own `run`
+    #[arg(last = true)]
+    arguments: Vec<String>,
+}
+
+/// What `test` takes.
+#[derive(Args)]
+pub(crate) struct Test {
+    #[command(flatten)]
+    which: Which,
+    /// What else `cargo test` is told, behind `--`
+    #[arg(last = true)]
+    arguments: Vec<String>,
+}
+
+/// What `deploy` takes.
+#[derive(Args)]
+pub(crate) struct Deploy {
+    #[command(flatten)]
+    which: Which,
+    /// The registry that the image goes through, for a cluster that is not local
+    #[arg(long, value_name = "HOST/PATH")]
+    registry: Option<String>,
+    /// How many copies run: one leads, the others are warm
+    #[arg(long, default_value_t = 2)]
+    replicas: u32,
+}
+
+/// Registers the kinds in the current cluster, and nothing else.
+pub(crate) async fn install(which: Which) -> Result<()> {
+    let (folder, _) = Project::find(&which.project)?;
+    let printed = OperatorProgram::of_project(&folder).prints(&["crds"]).await?;
+    let client = current_cluster().await?;
+    for manifest in Manifest::read_all(Path::new("crds"), &printed)? {
+        manifest.apply(&client).await?;
+        say(format_args!("registered {}", manifest.name()))?;
+    }
+    Ok(())
+}
+
+/// Runs the project's tests.
+pub(crate) async fn test(test: Test) -> Result<ExitCode> {
+    let (folder, _) = Project::find(&test.which.project)?;
+    let status = tokio::process::Command::new("cargo")
+        .args(["test", "--manifest-path"])
+        .arg(folder.join("Cargo.toml"))
+        .args(&test.arguments)
+        .status()
+        .await
+        .context("cannot run cargo: is Rust installed?")?;
+    Ok(exit_code(status))
+}
+
+/// Runs the operator from here, against the current cluster.
+pub(crate) async fn run(run: Run) -> Result<ExitCode> {
+    let (folder, _) = Project::find(&run.which.project)?;
+    let mut stop = std::pin::pin!(interruption()?);
+    loop {
+        let sources = newest_change(&folder);
+        let mut child = start(&folder, &run.arguments)?;
+        let outcome = tokio::select! {
+            () = &mut stop => Outcome::Stopped,
+            status = child.wait() => Outcome::Ended(status?),
+            () = change_since(&folder, sources), if run.watch => Outcome::Changed,
+        };
+        match outcome {
+            Outcome::Stopped => {
+                end(&mut child).await?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            Outcome::Changed => {
+                end(&mut child).await?;
+                say("the sources changed: starting anew")?;
+            }
+            Outcome::Ended(status) if run.watch => {
+                say(format_args!("it ended ({status}): waiting for a change"))?;
+                tokio::select! {
+                    () = &mut stop => return Ok(ExitCode::SUCCESS),
+                    () = change_since(&folder, sources) => {}
+                }
+            }
+            Outcome::Ended(status) => return Ok(exit_code(status)),
+        }
+    }
+}
+
+enum Outcome {
+    Stopped,
+    Ended(ExitStatus),
+    Changed,
+}
+
+fn exit_code(status: ExitStatus) -> ExitCode {
+    status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
+/// In a process group of its own: a Ctrl-C at the terminal is for us, and we end it as Kubernetes would.
+fn start(folder: &Path, arguments: &[String]) -> Result<Child> {
+    let mut all = vec!["run", "--install-crds", "--no-leader-election", "--listen", "127.0.0.1:8080"];
+    let says = |flag: &str| {
+        arguments.iter().any(|argument| argument == flag || argument.starts_with(&format!("{flag}=")))
+    };
+    if says("--listen") {
+        all.truncate(3);
+    }
+    all.extend(arguments.iter().map(String::as_str));
+    let mut command = OperatorProgram::of_project(folder).command(&all);
+    command.process_group(0).kill_on_drop(true).spawn().context("cannot run cargo: is Rust installed?")
+}
+
+/// Asks it to end, and lets it finish what it is doing.
+async fn end(child: &mut Child) -> Result<()> {
+    if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()) {
+        let _ = kill(Pid::from_raw(-pid), Signal::SIGTERM);
+    }
+    child.wait().await.context("cannot wait for the operator to end")?;
+    Ok(())
+}
+
+async fn change_since(folder: &Path, before: Option<SystemTime>) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if newest_change(folder) != before {
+            return;
+        }
+    }
+}
+
+/// When a source was changed last.
+fn newest_change(folder: &Path) -> Option<SystemTime> {
+    let mut newest = None;
+    let mut open = vec![folder.join("src"), folder.join("Cargo.toml")];
+    while let Some(path) = open.pop() {
+        let Ok(metadata) = std::fs::metadata(&path) else { continue };
+        newest = newest.max(metadata.modified().ok());
+        if metadata.is_dir() {
+            open.extend(std::fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
+        }
+    }
+    newest
+}
+
+/// Builds the image and installs the operator into the current cluster.
+pub(crate) async fn deploy(deploy: Deploy) -> Result<()> {
+    let (folder, project) = Project::find(&deploy.which.project)?;
+    let program = OperatorProgram::of_project(&folder);
+    let progress = Progress::shown();
+    let local = local_cluster()?;
+    let version = version_of(&folder)?;
+    let image = Image::of_package(&project.operator(), &folder, &version);
+    let reference = match (&deploy.registry, &local) {
+        (Some(registry), _) => {
+            image.push(registry, &progress).await?;
+            image.reference_in(registry)
+        }
+        (None, Some(cluster)) => {
+            let archive = image.ensure(&progress).await?;
+            cluster.load(&archive).await?;
+            image.reference()
+        }
+        (None, None) => bail!(
+            "the current context is of no local cluster: say which registry it takes images from, as in `wheelhouse deploy \
+             --registry registry.example.com/team`; or bring one up with `wheelhouse local up`"
+        ),
+    };
+    progress.clear();
+    let replicas = deploy.replicas.to_string();
+    let printed = program.prints(&["manifests", "--image", &reference, "--replicas", &replicas]).await?;
+    let manifests = Manifest::read_all(Path::new("manifests"), &printed)?;
+    let client = current_cluster().await?;
+    let stage = progress.stage(format!("installing {}", project.operator()));
+    for manifest in &manifests {
+        manifest.apply(&client).await?;
+    }
+    wait_until_available(&client, &manifests).await?;
+    stage.done();
+    progress.clear();
+    say(format_args!("{} runs ({reference}). Next: `kubectl apply -f config/samples/`", project.operator()))
+}
+
+/// Takes the operator out of the current cluster. The kinds go last, and all resources with them.
+pub(crate) async fn undeploy(which: Which, keep_crds: bool) -> Result<()> {
+    let (folder, project) = Project::find(&which.project)?;
+    let printed = OperatorProgram::of_project(&folder).prints(&["manifests"]).await?;
+    let manifests = Manifest::read_all(Path::new("manifests"), &printed)?;
+    let client = current_cluster().await?;
+    let is_crd = |manifest: &&Manifest| manifest.kind() == "CustomResourceDefinition";
+    // What others may use, too, stays.
+    let is_ours = |manifest: &&Manifest| manifest.kind() != "Namespace" && !is_crd(manifest);
+    for manifest in manifests.iter().filter(is_ours).rev() {
+        manifest.delete(&client).await?;
+    }
+    if !keep_crds {
+        for manifest in manifests.iter().filter(is_crd) {
+            manifest.delete(&client).await?;
+        }
+    }
+    say(format_args!("{} is gone", project.operator()))
+}
+
+/// A client of the cluster that the user's kubeconfig selects.
+pub(crate) async fn current_cluster() -> Result<Client> {
+    let kubeconfig = UserKubeconfig::locate();
+    if !kubeconfig.path().exists() {
+        bail!(
+            "there is no cluster to talk to: {} is not there. `wheelhouse local up` makes one",
+            kubeconfig.path().display()
+        );
+    }
+    Ok(wheelhouse_local::cluster::client(kubeconfig.path()).await?)
+}
+
+/// The local cluster that the user's kubeconfig selects, if it is one.
+fn local_cluster() -> Result<Option<Cluster>> {
+    let selected = UserKubeconfig::locate().current_context();
+    let names = Cluster::names()?;
+    let name = names.iter().find(|name| Some(kubeconfig::context(name)) == selected);
+    Ok(name.map(|name| Cluster::open(name)).transpose()?)
+}
+
+/// The version in a package's `Cargo.toml`.
+fn version_of(folder: &Path) -> Result<String> {
+    let path = folder.join("Cargo.toml");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let table: toml::Table = text.parse().with_context(|| format!("{} is damaged", path.display()))?;
+    let version =
+        table.get("package").and_then(|package| package.get("version")).and_then(toml::Value::as_str);
+    Ok(version.context("Cargo.toml has no package.version")?.to_owned())
+}

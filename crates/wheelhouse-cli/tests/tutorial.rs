@@ -1,0 +1,101 @@
+//! The tutorial of the book, followed from an empty folder to an operator that runs in a cluster.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test says what is wrong by ending"
+)]
+
+mod support;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use support::{Wheelhouse, host::Host, image, page, tree};
+
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// With warm caches.
+const AT_MOST: Duration = Duration::from_secs(600);
+
+#[test]
+fn the_tutorial_leads_from_an_empty_folder_to_an_operator_in_a_cluster() {
+    let nginx = image("nginx");
+    let text = std::fs::read_to_string(tree().join("docs/tutorial.md")).unwrap();
+    // What the reader's operator runs has to be in the cluster; nobody can fetch it here.
+    let up = "wheelhouse local up tutorial\n";
+    let script =
+        page::script(&text).replace(up, &format!("{up}wheelhouse local load --cluster tutorial {nginx}\n"));
+    assert!(script.contains(&nginx), "the tutorial brings a cluster up");
+    // Whoever writes an operator compiles the SDK once; the second time it is warm.
+    let target = wheelhouse_local::folders::cache().join("tutorial-target");
+    let environment = format!(
+        "export CARGO_TARGET_DIR={} GIT_AUTHOR_NAME=Reader GIT_AUTHOR_EMAIL=reader@example.com GIT_COMMITTER_NAME=Reader GIT_COMMITTER_EMAIL=reader@example.com\n",
+        target.display()
+    );
+    let before = Host::now();
+    let wheelhouse = Wheelhouse::new();
+    let folder = wheelhouse.folder("empty");
+    let compilers = Compilers::watch(&wheelhouse);
+    let begun = Instant::now();
+    let said = page::follow(&wheelhouse, &format!("{environment}{script}"), &folder);
+    let (took, compiled) = (begun.elapsed(), compilers.ran_for());
+    let left = page::clusters_left(&wheelhouse);
+    let shown = said.stdout.clone();
+    said.ok();
+    println!("{shown}");
+    println!(
+        "the tutorial took {:.0} s, for {:.0} s of which a compiler ran",
+        took.as_secs_f64(),
+        compiled.as_secs_f64()
+    );
+    assert!(left.is_empty(), "the tutorial leaves clusters behind: {left:?}");
+    assert_eq!("", Host::left_since(&before));
+    let apart = took.saturating_sub(compiled);
+    assert!(apart < AT_MOST, "{apart:?} without compilers");
+}
+
+/// Looks from time to time whether a compiler runs that was started in this world.
+struct Compilers {
+    seen: Arc<AtomicU32>,
+    stop: Arc<AtomicBool>,
+    looking: std::thread::JoinHandle<()>,
+}
+
+impl Compilers {
+    fn watch(wheelhouse: &Wheelhouse) -> Self {
+        let mark = format!("WHEELHOUSE_STATE_DIR={}", wheelhouse.state().display());
+        let (seen, stop) = (Arc::<AtomicU32>::default(), Arc::<AtomicBool>::default());
+        let (counting, stopped) = (seen.clone(), stop.clone());
+        let looking = std::thread::spawn(move || {
+            while !stopped.load(Ordering::SeqCst) {
+                if one_runs(&mark) {
+                    counting.fetch_add(1, Ordering::SeqCst);
+                }
+                std::thread::sleep(LOOK_EVERY);
+            }
+        });
+        Self { seen, stop, looking }
+    }
+
+    fn ran_for(self) -> Duration {
+        self.stop.store(true, Ordering::SeqCst);
+        self.looking.join().unwrap();
+        LOOK_EVERY * self.seen.load(Ordering::SeqCst)
+    }
+}
+
+fn one_runs(mark: &str) -> bool {
+    let is_one = |folder: std::path::PathBuf| {
+        let name = std::fs::read_to_string(folder.join("comm")).unwrap_or_default();
+        let is_compiler = ["rustc", "cc", "ld", "collect2", "build-script-bu"].contains(&name.trim());
+        is_compiler
+            && std::fs::read(folder.join("environ"))
+                .is_ok_and(|environment| String::from_utf8_lossy(&environment).contains(mark))
+    };
+    std::fs::read_dir("/proc").unwrap().flatten().any(|entry| is_one(entry.path()))
+}

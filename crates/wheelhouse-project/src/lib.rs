@@ -1,0 +1,27 @@
+//! Projects of operators: made from a template, added to, and brought up to date.
+//!
+//! A project is a pure function of a few answers: [`Project`] (its `wheelhouse.toml`) says what it has, and
+//! [`template::render`] makes every file of it. So whatever a verb does is one thing: the files of the answers before, the
+//! files of the answers after, and what people have made of them meanwhile, merged ([`change`]). `init`, `create api`,
+//! `create webhook` and `project upgrade` differ only in which answers change.
+//!
+//! - [`naming`]: names that are refused if they cannot work.
+//! - [`project`]: the answers.
+//! - [`template`]: from answers to files. Pure.
+//! - [`formatting`]: Rust as rustfmt would write it.
+//! - [`change`]: from files to other files, all or nothing.
+//! - [`verbs`]: what people call.
+//! - [`manifests`]: what an operator prints, as files of `config/` and `deploy/`.
+
+pub mod change;
+pub mod error;
+pub mod formatting;
+pub mod git;
+pub mod manifests;
+pub mod naming;
+pub mod project;
+pub mod template;
+pub mod verbs;
+
+pub use error::{Error, Result};
+pub use project::{Api, Project, Sdk, Webhook};

@@ -1,0 +1,199 @@
+//! The answers that a project is made from, which its `wheelhouse.toml` keeps.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::{Error, Result},
+    formatting::formatted,
+    naming,
+    template::{self, Files},
+};
+
+/// The file at the root of a project.
+pub const FILE: &str = "wheelhouse.toml";
+
+/// A project: all that its files are made from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Project {
+    /// The version of the template that its files were made from.
+    pub template: u32,
+    /// Its name; the operator is `NAME-operator`.
+    pub name: String,
+    /// The domain that its groups belong to.
+    pub domain: String,
+    /// Whether it is a member of a workspace that was there before, and not a workspace of its own.
+    #[serde(default)]
+    pub member: bool,
+    /// Where the SDK is.
+    pub sdk: Sdk,
+    /// The kinds that it looks after.
+    #[serde(default)]
+    pub apis: Vec<Api>,
+}
+
+/// Where a project finds the SDK, as long as that is not published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, untagged)]
+pub enum Sdk {
+    /// In a folder: a tree of Wheelhouse, seen from the project.
+    Path {
+        /// That folder.
+        path: String,
+    },
+    /// In a repository.
+    Git {
+        /// Its URL.
+        git: String,
+        /// The commit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rev: Option<String>,
+    },
+}
+
+/// A kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Api {
+    /// Its name, such as `CdnCluster`.
+    pub kind: String,
+    /// The first part of its group; the domain is the rest.
+    pub group: String,
+    /// Its plural, in lower case.
+    pub plural: String,
+    /// Its versions. The first is the one that is stored, and that the operator works with.
+    pub versions: Vec<String>,
+    /// Whether its resources are in no namespace.
+    #[serde(default)]
+    pub cluster_scoped: bool,
+    /// What is asked of the operator before a resource is let in.
+    #[serde(default)]
+    pub webhooks: Vec<Webhook>,
+}
+
+/// What an operator is asked before a resource is let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Webhook {
+    /// Whether it may.
+    Validating,
+    /// What is to be filled in.
+    Defaulting,
+}
+
+impl Project {
+    /// The project in a folder, or around it.
+    ///
+    /// # Errors
+    /// When there is none, or its file cannot be understood.
+    pub fn find(from: &Path) -> Result<(PathBuf, Self)> {
+        let from = from.canonicalize().map_err(Error::file("look into", from))?;
+        let folder = from.ancestors().find(|folder| folder.join(FILE).is_file()).ok_or_else(|| {
+            Error::NoProject(format!(
+                "there is no {FILE} in {} or above it: make a project with `wheelhouse init --domain example.com`, or go into one",
+                from.display()
+            ))
+        })?;
+        Ok((folder.to_owned(), Self::read(folder)?))
+    }
+
+    /// The project in just this folder.
+    ///
+    /// # Errors
+    /// When its file cannot be understood.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let path = folder.join(FILE);
+        let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
+        let broken =
+            |why: &dyn std::fmt::Display| Error::NoProject(format!("{} is damaged: {why}", path.display()));
+        let project: Self = toml::from_str(&text).map_err(|error| broken(&error.to_string().trim_end()))?;
+        project.check().map_err(|error| broken(&error))?;
+        Ok(project)
+    }
+
+    /// Whether its answers can be: also somebody who edits the file by hand is told what is wrong.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.template == 0 || self.template > template::NEWEST {
+            let (theirs, ours) = (self.template, template::NEWEST);
+            return Err(Error::NoProject(format!(
+                "it was made from template {theirs}, and this command knows those up to {ours}: use a newer command"
+            )));
+        }
+        naming::check_project(&self.name)?;
+        naming::check_domain(&self.domain)?;
+        for api in &self.apis {
+            naming::check_kind(&api.kind)?;
+            naming::check_group(&api.group, &self.domain)?;
+            naming::check_plural(&api.plural)?;
+            api.versions.iter().try_for_each(|version| naming::check_version(version))?;
+            if api.versions.is_empty() {
+                return Err(Error::NoProject(format!("the kind {} has no version", api.kind)));
+            }
+        }
+        Ok(())
+    }
+
+    /// All of its files, formatted.
+    ///
+    /// # Errors
+    /// When a template is wrong, which is a bug.
+    pub fn files(&self) -> Result<Files> {
+        template::render(self).map(formatted)
+    }
+
+    /// The name of the operator: of its package, its program, its Deployment.
+    pub fn operator(&self) -> String {
+        match self.name.ends_with("-operator") {
+            true => self.name.clone(),
+            false => format!("{}-operator", self.name),
+        }
+    }
+
+    /// The kind of that name.
+    pub fn api(&self, kind: &str) -> Option<&Api> {
+        self.apis.iter().find(|api| api.kind == kind)
+    }
+}
+
+impl Api {
+    /// The whole group.
+    pub fn full_group(&self, domain: &str) -> String {
+        format!("{}.{domain}", self.group)
+    }
+
+    /// The name of its module.
+    pub fn module(&self) -> String {
+        naming::module_of(&self.kind)
+    }
+}
+
+impl Sdk {
+    /// As people write it: a folder, or a repository's URL with the commit behind `#`.
+    pub fn parse(text: &str) -> Self {
+        let is_repository = ["https://", "http://", "ssh://", "git@", "git://", "file://"]
+            .iter()
+            .any(|scheme| text.starts_with(scheme));
+        match (is_repository, text.split_once('#')) {
+            (false, _) => Self::Path { path: text.to_owned() },
+            (true, None) => Self::Git { git: text.to_owned(), rev: None },
+            (true, Some((git, rev))) => Self::Git { git: git.to_owned(), rev: Some(rev.to_owned()) },
+        }
+    }
+
+    /// What `Cargo.toml` says of a crate of the SDK.
+    pub fn dependency(&self, name: &str) -> String {
+        let quoted = |text: &str| toml::Value::from(text).to_string();
+        match self {
+            Self::Path { path } => format!("{{ path = {} }}", quoted(&format!("{path}/crates/{name}"))),
+            Self::Git { git, rev: None } => format!("{{ git = {} }}", quoted(git)),
+            Self::Git { git, rev: Some(rev) } => {
+                format!("{{ git = {}, rev = {} }}", quoted(git), quoted(rev))
+            }
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! From answers to files. Pure: the same answers give the same files.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use minijinja::{Environment, UndefinedBehavior, Value, value::Serde};
+use serde::Serialize;
+
+use crate::{
+    error::{Error, Result},
+    project::{Api, Project, Sdk, Webhook},
+};
+
+/// The version of the templates that this command makes projects from.
+pub const NEWEST: u32 = 1;
+
+/// The files of a project, by their path in it.
+pub type Files = BTreeMap<PathBuf, String>;
+
+/// A template, and the path of what it becomes.
+struct Template {
+    path: &'static str,
+    /// What it was in each version of the templates that changed it, oldest first. What is once released here is never
+    /// changed: projects were made from it, and are brought up to date by comparing with it.
+    editions: &'static [(u32, &'static str)],
+}
+
+impl Template {
+    /// What it was in that version; none if it was not there yet.
+    fn edition(&self, version: u32) -> Option<&'static str> {
+        self.editions.iter().rev().find(|(since, _)| *since <= version).map(|(_, content)| *content)
+    }
+}
+
+/// A template of version 1; others are added with the version that changed it and its file: `, 2 => "2/base/Makefile"`.
+macro_rules! template {
+    ($path:literal, $file:literal $(, $since:literal => $later:literal)*) => {
+        Template {
+            path: $path,
+            editions: &[
+                (1, include_str!(concat!("../templates/1/", $file))),
+                $(($since, include_str!(concat!("../templates/", $later))),)*
+            ],
+        }
+    };
+}
+
+/// Once a project.
+const BASE: [Template; 9] = [
+    template!("wheelhouse.toml", "base/wheelhouse.toml"),
+    template!("Cargo.toml", "base/Cargo.toml"),
+    template!("Makefile", "base/Makefile"),
+    template!("Containerfile", "base/Containerfile"),
+    template!("README.md", "base/README.md"),
+    template!("src/main.rs", "base/main.rs"),
+    template!("src/lib.rs", "base/lib.rs"),
+    template!(".gitignore", "base/gitignore"),
+    template!(".dockerignore", "base/dockerignore"),
+];
+
+/// Once a workspace: a member has that of its workspace.
+const WORKSPACE: [Template; 4] = [
+    template!("rustfmt.toml", "base/rustfmt.toml"),
+    template!("clippy.toml", "base/clippy.toml"),
+    template!("deny.toml", "base/deny.toml"),
+    template!(".github/workflows/test.yaml", "base/ci.yaml"),
+];
+
+/// Once there are kinds.
+const TESTS: Template = template!("tests/api_server/main.rs", "base/tests_main.rs");
+
+/// Once a kind.
+const API: [Template; 5] = [
+    template!("src/{{ api.module }}.rs", "api/mod.rs"),
+    template!("src/{{ api.module }}/api.rs", "api/api.rs"),
+    template!("src/{{ api.module }}/observe.rs", "api/observe.rs"),
+    template!("src/{{ api.module }}/analyse.rs", "api/analyse.rs"),
+    template!("tests/api_server/{{ api.module }}.rs", "api/test.rs"),
+];
+
+/// Once a version of a kind.
+const SAMPLE: Template =
+    template!("config/samples/{{ api.group }}_{{ version }}_{{ api.singular }}.yaml", "api/sample.yaml");
+
+/// Once a version that is not the stored one.
+const VERSION: Template = template!("src/{{ api.module }}/{{ version }}.rs", "version/version.rs");
+
+/// Once a kind with several versions.
+const CONVERSION: Template = template!("src/{{ api.module }}/conversion.rs", "version/conversion.rs");
+
+/// Once a kind with webhooks.
+const ADMISSION: Template = template!("src/{{ api.module }}/admission.rs", "webhook/admission.rs");
+
+/// What templates know of a kind.
+#[derive(Serialize)]
+struct ApiContext<'a> {
+    kind: &'a str,
+    group: &'a str,
+    full_group: String,
+    plural: &'a str,
+    singular: String,
+    module: String,
+    dashed: String,
+    sample_name: String,
+    cluster_scoped: bool,
+    versions: &'a [String],
+    /// The version that is stored.
+    stored: &'a str,
+    /// The other ones.
+    others: &'a [String],
+    other_constants: String,
+    version_list: String,
+    webhooks: &'a [Webhook],
+    webhook_list: String,
+    needs_webhooks: bool,
+}
+
+impl<'a> ApiContext<'a> {
+    fn of(api: &'a Api, project: &Project) -> Self {
+        let (stored, others) =
+            api.versions.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+        let constants: Vec<_> = others.iter().map(|version| version.to_uppercase()).collect();
+        let module = api.module();
+        Self {
+            kind: &api.kind,
+            group: &api.group,
+            full_group: api.full_group(&project.domain),
+            plural: &api.plural,
+            singular: api.kind.to_ascii_lowercase(),
+            dashed: module.replace('_', "-"),
+            sample_name: format!("{}-sample", module.replace('_', "-")),
+            module,
+            cluster_scoped: api.cluster_scoped,
+            versions: &api.versions,
+            stored,
+            others,
+            other_constants: constants.join(", "),
+            version_list: list(&api.versions),
+            webhooks: &api.webhooks,
+            webhook_list: list(&api.webhooks),
+            needs_webhooks: !api.webhooks.is_empty() || !others.is_empty(),
+        }
+    }
+}
+
+/// A list as TOML has it, which for words is as JSON has it.
+fn list(values: &impl Serialize) -> String {
+    serde_json::to_string(values).unwrap_or_default().replace("\",\"", "\", \"")
+}
+
+/// All files of a project.
+///
+/// # Errors
+/// When a template is wrong, which is a bug.
+pub fn render(project: &Project) -> Result<Files> {
+    let renderer = Renderer::new(project);
+    let mut files = Files::new();
+    for template in &BASE {
+        renderer.add(&mut files, template, None, "")?;
+    }
+    if !project.member {
+        for template in &WORKSPACE {
+            renderer.add(&mut files, template, None, "")?;
+        }
+    }
+    if !project.apis.is_empty() {
+        renderer.add(&mut files, &TESTS, None, "")?;
+    }
+    for api in &project.apis {
+        let known = ApiContext::of(api, project);
+        let stored = known.stored;
+        for template in &API {
+            renderer.add(&mut files, template, Some(&known), stored)?;
+        }
+        for version in &api.versions {
+            renderer.add(&mut files, &SAMPLE, Some(&known), version)?;
+        }
+        for version in known.others {
+            renderer.add(&mut files, &VERSION, Some(&known), version)?;
+        }
+        if !known.others.is_empty() {
+            renderer.add(&mut files, &CONVERSION, Some(&known), stored)?;
+        }
+        if !api.webhooks.is_empty() {
+            renderer.add(&mut files, &ADMISSION, Some(&known), stored)?;
+        }
+    }
+    Ok(files)
+}
+
+/// What templates know.
+#[derive(Serialize)]
+struct Known<'a> {
+    project: &'a Project,
+    apis: &'a [ApiContext<'a>],
+    any_webhooks: bool,
+    crate_name: String,
+    operator: String,
+    sdk: String,
+    sdk_is_git: bool,
+    wheelhouse: String,
+    wheelhouse_testing: String,
+    /// The kind that a file is about, if it is about one.
+    api: Option<&'a ApiContext<'a>>,
+    /// The version that it is about.
+    version: &'a str,
+}
+
+struct Renderer<'a> {
+    environment: Environment<'static>,
+    project: &'a Project,
+    apis: Vec<ApiContext<'a>>,
+}
+
+impl<'a> Renderer<'a> {
+    fn new(project: &'a Project) -> Self {
+        let mut environment = Environment::new();
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        let apis = project.apis.iter().map(|api| ApiContext::of(api, project)).collect();
+        Self { environment, project, apis }
+    }
+
+    fn add(
+        &self,
+        files: &mut Files,
+        template: &Template,
+        api: Option<&ApiContext<'_>>,
+        version: &str,
+    ) -> Result<()> {
+        let operator = self.project.operator();
+        let known = Value::from(Serde(Known {
+            project: self.project,
+            apis: &self.apis,
+            any_webhooks: self.apis.iter().any(|api| api.needs_webhooks),
+            crate_name: operator.replace('-', "_"),
+            operator,
+            sdk: sdk(&self.project.sdk),
+            sdk_is_git: matches!(self.project.sdk, Sdk::Git { .. }),
+            wheelhouse: self.project.sdk.dependency("wheelhouse"),
+            wheelhouse_testing: self.project.sdk.dependency("wheelhouse-testing"),
+            api,
+            version,
+        }));
+        let render = |text: &str| {
+            self.environment.render_str(text, &known).map_err(|error| Error::Template {
+                template: template.path.to_owned(),
+                problem: format!("{error:#}"),
+            })
+        };
+        if let Some(content) = template.edition(self.project.template) {
+            // The engine takes the last line break away.
+            files.insert(PathBuf::from(render(template.path)?), format!("{}\n", render(content)?.trim_end()));
+        }
+        Ok(())
+    }
+}
+
+/// Where the SDK is, as `wheelhouse.toml` says it.
+fn sdk(sdk: &Sdk) -> String {
+    let quoted = |text: &str| toml::Value::from(text).to_string();
+    match sdk {
+        Sdk::Path { path } => format!("{{ path = {} }}", quoted(path)),
+        Sdk::Git { git, rev: None } => format!("{{ git = {} }}", quoted(git)),
+        Sdk::Git { git, rev: Some(rev) } => format!("{{ git = {}, rev = {} }}", quoted(git), quoted(rev)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn project() -> Project {
+        Project {
+            template: NEWEST,
+            name: "cdn".to_owned(),
+            domain: "anevia.com".to_owned(),
+            member: false,
+            sdk: Sdk::Path { path: "../wheelhouse".to_owned() },
+            apis: Vec::new(),
+        }
+    }
+
+    fn api(kind: &str) -> Api {
+        Api {
+            kind: kind.to_owned(),
+            group: "cluster".to_owned(),
+            plural: crate::naming::plural_of(kind),
+            versions: vec!["v1".to_owned()],
+            cluster_scoped: false,
+            webhooks: Vec::new(),
+        }
+    }
+
+    fn all(files: &Files) -> String {
+        files.iter().map(|(path, content)| format!("=== {}\n{content}", path.display())).collect()
+    }
+
+    #[test]
+    fn a_new_project_has_what_it_needs_and_no_more() {
+        insta::assert_snapshot!(all(&render(&project()).unwrap()));
+    }
+
+    #[test]
+    fn a_kind_adds_its_module_its_tests_and_a_sample() {
+        let mut project = project();
+        let before = render(&project).unwrap();
+        project.apis.push(api("CdnCluster"));
+        let mut after = render(&project).unwrap();
+        after.retain(|path, content| before.get(path) != Some(content));
+        insta::assert_snapshot!(all(&after));
+    }
+
+    #[test]
+    fn what_is_read_is_what_was_written() {
+        let mut project = project();
+        project.sdk =
+            Sdk::Git { git: "https://example.com/w.git".to_owned(), rev: Some("abc\"def".to_owned()) };
+        project.member = true;
+        let mut wide = api("Policy");
+        wide.cluster_scoped = true;
+        wide.versions.push("v2beta1".to_owned());
+        wide.webhooks = vec![Webhook::Validating, Webhook::Defaulting];
+        project.apis = vec![api("CdnCluster"), wide];
+        let files = render(&project).unwrap();
+        let read: Project = toml::from_str(&files[&PathBuf::from("wheelhouse.toml")]).unwrap();
+        assert_eq!(read, project);
+    }
+
+    #[test]
+    fn a_template_is_what_it_was_in_the_version_that_a_project_was_made_from() {
+        let template = Template { path: "a", editions: &[(2, "two"), (4, "four")] };
+        let editions: Vec<_> = (1..=5).map(|version| template.edition(version)).collect();
+        assert_eq!(editions, [None, Some("two"), Some("two"), Some("four"), Some("four")]);
+    }
+
+    #[test]
+    fn no_file_ends_without_a_line_break_or_has_trailing_spaces() {
+        let mut project = project();
+        let mut second = api("Policy");
+        second.versions.push("v2".to_owned());
+        second.webhooks = vec![Webhook::Validating];
+        project.apis = vec![api("CdnCluster"), second];
+        for (path, content) in render(&project).unwrap() {
+            assert!(content.ends_with('\n') && !content.ends_with("\n\n"), "{}", path.display());
+            let spaces = content.lines().find(|line| line.ends_with(' '));
+            assert_eq!(spaces, None, "{}", path.display());
+            assert!(!content.contains("\n\n\n"), "{}", path.display());
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The operator against a real API server, under exactly the rules that it declares. No controller of Kubernetes' own
+//! runs here.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+mod postgres_cluster;
