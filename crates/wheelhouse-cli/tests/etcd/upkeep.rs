@@ -24,7 +24,7 @@ pub(crate) fn the_authority_is_replaced_under_load(etcds: &Etcds) {
     let held = Arc::new(Mutex::new(first.clone()));
     let history = History::start(place(etcds, held.clone()));
     history.wait_for_writes();
-    let authority = secret(etcds, "etcd-client-ca.crt");
+    let authority = trusted(etcds);
     let begun = Instant::now();
     etcds.kubectl(&["annotate", "etcd", "secure", "etcd.database.coreos.com/rotate-authority=now"]);
     let rotated = || {
@@ -32,7 +32,7 @@ pub(crate) fn the_authority_is_replaced_under_load(etcds: &Etcds) {
         etcds.kubectl(&["get", "events", "-o", "jsonpath={.items[*].reason}"])
     };
     eventually(5 * MINUTE, rotated, |reasons| reasons.contains("AuthorityRotated"));
-    let settled = || (etcds.condition("secure", "CertificatesReady"), secret(etcds, "etcd-client-ca.crt"));
+    let settled = || (etcds.condition("secure", "CertificatesReady"), trusted(etcds));
     let is_settled = |(known, trusted): &([String; 3], String)| {
         known[1] == "Ready" && *trusted != authority && !trusted.contains(authority.trim())
     };
@@ -52,14 +52,24 @@ pub(crate) fn the_authority_is_replaced_under_load(etcds: &Etcds) {
     etcds.delete("secure");
 }
 
-fn secret(etcds: &Etcds, file: &str) -> String {
-    let template = format!("go-template={{{{index .data \"{file}\" | base64decode}}}}");
-    etcds.kubectl(&["get", "secret", "secure-client-tls", "-o", &template])
+/// The files of the clients' Secret, read at once: while it is replaced, two looks see two of them.
+fn secret<const FILES: usize>(etcds: &Etcds, files: [&str; FILES]) -> [String; FILES] {
+    let template =
+        files.map(|file| format!("{{{{index .data \"{file}\" | base64decode}}}}")).join("{{\"\\x00\"}}");
+    let template = format!("go-template={template}");
+    let content = etcds.kubectl(&["get", "secret", "secure-client-tls", "-o", &template]);
+    let mut contents = content.split('\0').map(str::to_owned);
+    files.map(|file| contents.next().unwrap_or_else(|| panic!("{file} is missing")))
+}
+
+fn trusted(etcds: &Etcds) -> String {
+    let [authorities] = secret(etcds, ["etcd-client-ca.crt"]);
+    authorities
 }
 
 fn credentials(etcds: &Etcds) -> Credentials {
     let [certificate, key, authorities] =
-        ["etcd-client.crt", "etcd-client.key", "etcd-client-ca.crt"].map(|file| secret(etcds, file));
+        secret(etcds, ["etcd-client.crt", "etcd-client.key", "etcd-client-ca.crt"]);
     let name = "secure-client.default.svc";
     Credentials::new(certificate.as_bytes(), key.as_bytes(), authorities.as_bytes(), name).unwrap()
 }
