@@ -1,7 +1,7 @@
 //! PostgresCluster: a PostgreSQL is kept for each of them.
 //!
 //! - [`api`]: what people write, and what they read back.
-//! - [`observe`]: reads a PostgresCluster and its pod into [`observe::Seen`].
+//! - [`observe`]: reads a PostgresCluster and its StatefulSet into [`observe::Seen`].
 //! - [`analyse`]: decides, and does nothing else; `children` says what a PostgreSQL is made of.
 
 pub mod analyse;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use k8s_openapi::{
     api::{
         apps::v1::StatefulSet,
-        core::v1::{Secret, Service},
+        core::v1::{PersistentVolumeClaim, Secret, Service},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
@@ -47,5 +47,9 @@ pub fn crd() -> CustomResourceDefinition {
 
 /// What the operator is registered for: RBAC follows from it.
 pub fn controller() -> Controller<PostgresClusterOperator> {
-    Controller::new(PostgresClusterOperator).owns::<StatefulSet>().owns::<Service>().owns::<Secret>()
+    Controller::new(PostgresClusterOperator)
+        .owns::<StatefulSet>()
+        .owns::<Service>()
+        .owns::<PersistentVolumeClaim>()
+        .owns::<Secret>()
 }

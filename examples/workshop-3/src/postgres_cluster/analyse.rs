@@ -22,6 +22,7 @@ pub fn analyse(seen: &Seen) -> Plan {
         plan.tell(Event::normal("LaunchingSeed", note));
     }
     plan.step(Step::EnsureSecret(children::password(&seen.resource)), "nobody knows a password beforehand");
+    plan.apply(&children::volume(&seen.resource), "the data outlives its pod");
     plan.apply(&children::service(&seen.resource), "clients find the server by a name");
     plan.apply(&children::seed(&seen.resource), "every PostgresCluster has a seed");
     plan.set_status(&status(seen));

@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
     derive = "PartialEq",
     status = "PostgresClusterStatus",
     validation = ("self.metadata.name.size() <= 50", "the name must have at most 50 characters: a pod is named after it"),
+    validation = ("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')", "the name becomes that of a Service: it must begin with a letter and have only letters, digits and -"),
+    validation = ("self.spec.version == oldSelf.spec.version", "the version cannot be changed: a newer server does not read the data of an older one, and nobody converts it here"),
     printcolumn(name = "Size", type_ = "integer", json_path = ".spec.size"),
     printcolumn(name = "Version", type_ = "string", json_path = ".spec.version"),
     printcolumn(name = "Status", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].reason"#),
@@ -26,7 +28,7 @@ pub struct PostgresClusterSpec {
     /// How many servers there are to be.
     #[schemars(range(min = 1, max = 7))]
     pub size: i32,
-    /// The version of PostgreSQL.
+    /// The version of PostgreSQL, which stays what it was at first.
     #[schemars(regex(pattern = r"^[0-9]+([.][0-9]+)*$"))]
     pub version: String,
 }

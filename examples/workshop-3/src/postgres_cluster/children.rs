@@ -1,4 +1,5 @@
-//! What a PostgreSQL is made of: a password, a name, and one pod with a volume of its own.
+//! What a PostgreSQL is made of: a password, a volume, a name, and one pod. All of it goes with its PostgresCluster:
+//! a volume that stayed would have the password of before.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +8,9 @@ use k8s_openapi::{
         apps::v1::{StatefulSet, StatefulSetSpec},
         core::v1::{
             Capabilities, Container, ContainerPort, EnvVar, EnvVarSource, ExecAction, PersistentVolumeClaim,
-            PersistentVolumeClaimSpec, PodSecurityContext, PodSpec, PodTemplateSpec, Probe, SeccompProfile,
-            SecretKeySelector, SecurityContext, Service, ServicePort, ServiceSpec, VolumeMount,
-            VolumeResourceRequirements,
+            PersistentVolumeClaimSpec, PersistentVolumeClaimVolumeSource, PodSecurityContext, PodSpec,
+            PodTemplateSpec, Probe, SeccompProfile, SecretKeySelector, SecurityContext, Service, ServicePort,
+            ServiceSpec, Volume, VolumeMount, VolumeResourceRequirements,
         },
     },
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::LabelSelector},
@@ -30,6 +31,20 @@ pub(super) fn password(resource: &PostgresCluster) -> EnsureSecret {
     EnsureSecret { name: resource.name_any(), labels: labels(resource), values }
 }
 
+/// Where the data is, whichever pod has it.
+pub(super) fn volume(resource: &PostgresCluster) -> PersistentVolumeClaim {
+    let request = BTreeMap::from([("storage".to_owned(), Quantity("1Gi".to_owned()))]);
+    PersistentVolumeClaim {
+        metadata: metadata(resource),
+        spec: Some(PersistentVolumeClaimSpec {
+            access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
+            resources: Some(VolumeResourceRequirements { requests: Some(request), ..Default::default() }),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
 /// Where clients find the server.
 pub(super) fn service(resource: &PostgresCluster) -> Service {
     let port = ServicePort { name: Some("postgres".to_owned()), port: PORT, ..Default::default() };
@@ -46,16 +61,6 @@ pub(super) fn service(resource: &PostgresCluster) -> Service {
 
 /// One pod, which comes back under its name and with its volume when it is lost.
 pub(super) fn seed(resource: &PostgresCluster) -> StatefulSet {
-    let request = BTreeMap::from([("storage".to_owned(), Quantity("1Gi".to_owned()))]);
-    let volume = PersistentVolumeClaim {
-        metadata: ObjectMeta { name: Some("data".to_owned()), ..Default::default() },
-        spec: Some(PersistentVolumeClaimSpec {
-            access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
-            resources: Some(VolumeResourceRequirements { requests: Some(request), ..Default::default() }),
-            ..Default::default()
-        }),
-        ..Default::default()
-    };
     let labels = labels(resource);
     StatefulSet {
         metadata: metadata(resource),
@@ -67,7 +72,6 @@ pub(super) fn seed(resource: &PostgresCluster) -> StatefulSet {
                 metadata: Some(ObjectMeta { labels: Some(labels), ..Default::default() }),
                 spec: Some(pod(resource)),
             },
-            volume_claim_templates: Some(vec![volume]),
             ..Default::default()
         }),
         ..Default::default()
@@ -117,8 +121,17 @@ fn pod(resource: &PostgresCluster) -> PodSpec {
         }),
         ..Default::default()
     };
+    let volume = Volume {
+        name: "data".to_owned(),
+        persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
+            claim_name: resource.name_any(),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
     PodSpec {
         containers: vec![container],
+        volumes: Some(vec![volume]),
         security_context: Some(PodSecurityContext {
             run_as_non_root: Some(true),
             run_as_user: Some(USER),

@@ -2,9 +2,12 @@
 
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
-    core::v1::{Secret, Service},
+    core::v1::{PersistentVolumeClaim, Secret, Service},
 };
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::{
+    Resource,
+    api::{DeleteParams, Patch, PatchParams},
+};
 use serde_json::json;
 use wheelhouse_testing::{EventType, Place, eventually};
 use workshop_3_operator::{manager, postgres_cluster::api::PostgresCluster};
@@ -15,6 +18,12 @@ const NAME: &str = "example-postgresql-cluster";
 async fn reason(place: &Place) -> String {
     let status = place.api::<PostgresCluster>().get(NAME).await.unwrap().status.unwrap_or_default();
     status.conditions.first().map(|condition| condition.reason.clone()).unwrap_or_default()
+}
+
+/// Who controls an object, so that it goes when they do.
+fn owner(child: &impl Resource) -> Option<&str> {
+    let owners = child.meta().owner_references.as_deref().unwrap_or_default();
+    owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.kind.as_str())
 }
 
 /// What Kubernetes says of a StatefulSet whose pod runs.
@@ -45,6 +54,9 @@ async fn a_seed_is_launched_and_the_status_says_how_it_is() {
     let secret = place.api::<Secret>().get(NAME).await.unwrap().data.unwrap();
     assert_eq!(secret.get("password").unwrap().0.len(), 24);
 
+    let claim = pod.volumes.unwrap().remove(0).persistent_volume_claim.unwrap().claim_name;
+    assert!(place.api::<PersistentVolumeClaim>().get_opt(&claim).await.unwrap().is_some(), "it has a volume");
+
     eventually("it is told what it waits for", async || reason(&place).await == "LaunchingSeed").await;
     run(&place).await;
     eventually("it is told that all is well", async || reason(&place).await == "AllReady").await;
@@ -71,4 +83,39 @@ async fn what_is_lost_comes_back_and_the_password_stays() {
     .await;
     assert_eq!(place.api::<Secret>().get(NAME).await.unwrap().data, password);
     operating.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_that_is_made_goes_with_its_resource() {
+    let place = Place::with("owned", &manager()).await.unwrap();
+    let operating = place.start(manager()).await.unwrap();
+    place.apply::<PostgresCluster>(NAME, json!({"size": 1, "version": "17"})).await.unwrap();
+    eventually("all is made", async || reason(&place).await == "LaunchingSeed").await;
+    let ours = Some("PostgresCluster");
+    assert_eq!(owner(&place.api::<StatefulSet>().get(NAME).await.unwrap()), ours);
+    assert_eq!(owner(&place.api::<Service>().get(NAME).await.unwrap()), ours);
+    assert_eq!(owner(&place.api::<Secret>().get(NAME).await.unwrap()), ours);
+    let volume = place.api::<PersistentVolumeClaim>().get(NAME).await.unwrap();
+    assert_eq!(owner(&volume), ours, "and not the StatefulSet's, which may be lost");
+    operating.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_makes_no_sense_is_refused() {
+    let place = Place::with("refused", &manager()).await.unwrap();
+    place.apply::<PostgresCluster>(NAME, json!({"size": 1, "version": "17"})).await.unwrap();
+    let long = "a".repeat(51);
+    for (name, spec, complaint) in [
+        (NAME, json!({"size": 1, "version": "18"}), "the version cannot be changed"),
+        ("one.two", json!({"size": 1, "version": "17"}), "the name becomes that of a Service"),
+        (&*long, json!({"size": 1, "version": "17"}), "the name must have at most 50 characters"),
+        (
+            "one",
+            json!({"size": 0, "version": "17"}),
+            "spec.size in body should be greater than or equal to 1",
+        ),
+    ] {
+        let refused = place.apply::<PostgresCluster>(name, spec.clone()).await.unwrap_err().to_string();
+        assert!(refused.contains(complaint), "{spec}: {refused}");
+    }
 }
