@@ -2,6 +2,7 @@
 
 use std::{
     net::TcpListener,
+    path::PathBuf,
     process::{Child, Stdio},
     sync::Arc,
     time::Duration,
@@ -16,6 +17,7 @@ use crate::{
     asking::{AlarmKind, Answer, AskHashes, AskMember},
     etcd::{AlarmAction, AlarmType, Client, Dial, DowngradeAction, Id, Tcp},
     size::Size,
+    standing,
     version::Version,
 };
 
@@ -23,53 +25,56 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Members that end with this value.
 struct Etcd {
+    program: PathBuf,
     members: Vec<Child>,
+    arguments: Vec<Vec<String>>,
     addresses: Vec<String>,
+    peers: Vec<String>,
+    metrics: Vec<String>,
     _folder: tempfile::TempDir,
 }
 
 impl Drop for Etcd {
     fn drop(&mut self) {
-        for member in &mut self.members {
-            let _ = member.kill();
-            let _ = member.wait();
-        }
+        self.members.iter_mut().for_each(end);
     }
+}
+
+fn end(member: &mut Child) {
+    let _ = member.kill();
+    let _ = member.wait();
 }
 
 impl Etcd {
     async fn start(flags: &[&str]) -> Self {
         let program = Binaries::for_tests(&Progress::shown()).await.unwrap().program("etcd");
         let folder = tempfile::tempdir().unwrap();
-        let held: Vec<_> = (0..6).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let addresses: Vec<_> =
-            held.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect();
-        drop(held);
-        let (clients, peers) = addresses.split_at(3);
+        let held: Vec<_> = (0..9).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let mut free = held.iter().map(|listener| listener.local_addr().unwrap().to_string());
+        let [addresses, peers, metrics] = [(); 3].map(|()| free.by_ref().take(3).collect::<Vec<_>>());
         let all: Vec<_> =
             peers.iter().enumerate().map(|(number, peer)| format!("m{number}=http://{peer}")).collect();
-        let members = clients.iter().zip(peers).enumerate().map(|(number, (client, peer))| {
-            wheelhouse_testing::spawn_tethered(&program, |command| {
-                command
-                    .arg(format!("--name=m{number}"))
-                    .arg(format!("--data-dir={}", folder.path().join(number.to_string()).display()))
-                    .args([
-                        format!("--listen-client-urls=http://{client}"),
-                        format!("--advertise-client-urls=http://{client}"),
-                        format!("--listen-peer-urls=http://{peer}"),
-                        format!("--initial-advertise-peer-urls=http://{peer}"),
-                        format!("--initial-cluster={}", all.join(",")),
-                        "--unsafe-no-fsync=true".to_owned(),
-                        "--log-level=error".to_owned(),
-                    ])
-                    .args(flags)
-                    .stdout(Stdio::null())
-                    .stderr(Stdio::null());
-            })
-            .unwrap()
+        let arguments = (0..3).map(|number| {
+            let (client, peer) = (&addresses[number], &peers[number]);
+            let ours = [
+                format!("--name=m{number}"),
+                format!("--data-dir={}", folder.path().join(number.to_string()).display()),
+                format!("--listen-client-urls=http://{client}"),
+                format!("--advertise-client-urls=http://{client}"),
+                format!("--listen-peer-urls=http://{peer}"),
+                format!("--initial-advertise-peer-urls=http://{peer}"),
+                format!("--listen-metrics-urls=http://{}", metrics[number]),
+                format!("--initial-cluster={}", all.join(",")),
+                "--unsafe-no-fsync=true".to_owned(),
+                "--log-level=error".to_owned(),
+            ];
+            ours.into_iter().chain(flags.iter().map(|flag| (*flag).to_owned())).collect()
         });
-        let members = members.collect();
-        let etcd = Self { members, addresses: clients.to_vec(), _folder: folder };
+        let arguments = arguments.collect();
+        drop(held);
+        let (members, _folder) = (Vec::new(), folder);
+        let mut etcd = Self { program, members, arguments, addresses, peers, metrics, _folder };
+        etcd.members = (0..3).map(|number| etcd.run(number)).collect();
         eventually("all members know a leader", async || {
             for number in 0..3 {
                 match etcd.try_client(number).await {
@@ -81,6 +86,13 @@ impl Etcd {
         })
         .await;
         etcd
+    }
+
+    fn run(&self, number: usize) -> Child {
+        wheelhouse_testing::spawn_tethered(&self.program, |command| {
+            command.args(&self.arguments[number]).stdout(Stdio::null()).stderr(Stdio::null());
+        })
+        .unwrap()
     }
 
     async fn try_client(&self, number: usize) -> Option<Client> {
@@ -227,4 +239,32 @@ async fn a_way_back_is_allowed_makes_the_data_fit_and_can_be_cancelled() {
             && upkeep.storage_version.is_some_and(|storage| storage.minor == runs.minor)
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_serves_nobody_for_want_of_a_quorum_still_tells_how_far_it_is() {
+    let mut etcd = Etcd::start(&[]).await;
+    let itself = etcd.answer(2).await;
+    let standing = async |etcd: &Etcd| standing::ask(&etcd.metrics[2], &Tcp, &etcd.peers[2]).await;
+    let told = standing(&etcd).await.unwrap_err();
+    assert!(told.contains("knows a leader"), "{told}");
+    let mut revision = 0;
+    for _ in 0..20 {
+        revision = etcd.client(0).await.put("key", "value").await.unwrap().header.unwrap().revision;
+    }
+    eventually("it has all of that", async || {
+        etcd.client(2).await.status().await.unwrap().header.unwrap().revision == revision
+    })
+    .await;
+    etcd.members.iter_mut().for_each(end);
+    etcd.members[2] = etcd.run(2);
+    eventually("it tells how far it is", async || standing(&etcd).await.is_ok()).await;
+    let told = standing(&etcd).await.unwrap();
+    assert_eq!((told.cluster, told.member), (itself.cluster, itself.member));
+    let position = told.position;
+    assert_eq!((position.revision, position.voters, position.is_learner), (revision, 3, false));
+    assert!(position.index >= 20, "{position:?}");
+    let asked = async { Client::connect(Arc::new(Tcp), &etcd.addresses[2], PATIENCE).await?.status().await };
+    let silence = tokio::time::timeout(Duration::from_secs(2), asked).await;
+    assert!(!matches!(silence, Ok(Ok(_))), "it serves clients: {silence:?}");
 }

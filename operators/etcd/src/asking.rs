@@ -1,6 +1,7 @@
 //! What is asked of etcd itself: each member how it is, and all of them who the members are.
 
 mod hashes;
+mod standing;
 mod upkeep;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -9,7 +10,7 @@ use futures::{StreamExt as _, stream::FuturesUnordered};
 use serde::{Deserialize, Serialize};
 use wheelhouse::Probe;
 
-pub(crate) use self::hashes::AskHashes;
+pub(crate) use self::{hashes::AskHashes, standing::AskStanding};
 pub use self::{
     hashes::Hashes,
     upkeep::{Alarm, AlarmKind, Upkeep},

@@ -3,14 +3,15 @@
 //!
 //! The messages are etcd's own (`rpc.proto`), with the fields that are used. tonic carries them.
 
+pub(crate) mod http;
 mod snapshot;
 pub mod tls;
 pub mod wire;
 
 use std::{sync::Arc, time::Duration};
 
+use ::http::{Uri, uri::PathAndQuery};
 use futures::future::BoxFuture;
-use http::{Uri, uri::PathAndQuery};
 use hyper_util::rt::TokioIo;
 use prost::Message;
 use serde::{Deserialize, Serialize};

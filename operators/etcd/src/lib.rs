@@ -3,7 +3,8 @@
 //! - [`api`]: what people write, and what they read back; and the records of members.
 //! - [`observe`], [`view`], [`analyse`], [`act`]: an EtcdCluster; [`children`] says what it consists of.
 //! - [`incarnation`]: a cluster that begins once more, from a backup or from a survivor.
-//! - [`etcd`]: a client of etcd; [`asking`]: what is asked of it; [`positions`]: how far members are.
+//! - [`etcd`]: a client of etcd; [`asking`]: what is asked of it; [`positions`]: how far members are; [`standing`]: how far one is
+//!   that serves nobody.
 //! - [`supervisor`]: what starts etcd in every pod; `layout` says what is where there.
 //! - [`backups`], [`restores`]: the operators of EtcdBackup and EtcdRestore; [`backup`]: what takes and fetches
 //!   backups, in pods of its own; [`worker`]: those pods.
@@ -34,6 +35,7 @@ pub mod restores;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 pub mod size;
+pub mod standing;
 pub mod supervisor;
 pub mod tls;
 pub mod version;

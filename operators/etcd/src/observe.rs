@@ -17,7 +17,7 @@ use crate::{
         EtcdCluster, EtcdMember, EtcdMemberSpec, EtcdMemberStatus,
         backup::{EtcdBackup, Place},
     },
-    asking::{Answer, AskHashes, AskMember, AskMembers, Hashes, Listed},
+    asking::{Answer, AskHashes, AskMember, AskMembers, AskStanding, Hashes, Listed},
     children::{self, CLUSTER_LABEL, CLUSTER_UID_LABEL},
     etcd::{Dial, Id},
     incarnation, layout,
@@ -173,6 +173,14 @@ pub struct PodSeen {
     pub position: Option<Position>,
     /// What etcd in it says.
     pub etcd: Known<Answer>,
+    /// How far it is although it serves nobody, as its supervisor says. Only while nobody knows who the members are,
+    /// and of who does not answer.
+    #[serde(default = "absent")]
+    pub standing: Known<Position>,
+}
+
+fn absent<T>() -> Known<T> {
+    Known::Absent
 }
 
 impl PodSeen {
@@ -270,6 +278,15 @@ pub(crate) async fn observe(
     if members.value().is_none() {
         for pod in &mut pods {
             pod.position = operator.positions.of(&uid, &pod.reference.uid);
+            if let (true, Some(address)) = (is_silent(pod), &pod.address) {
+                pod.standing = world.probe(AskStanding {
+                    dialer: operator.dialer.clone(),
+                    address: address.clone(),
+                    pod: pod.reference.uid.clone(),
+                    cluster: cluster_id,
+                    fresh_for,
+                });
+            }
         }
     }
     let mut seen = Seen {
@@ -293,6 +310,11 @@ pub(crate) async fn observe(
         seen.hashes = world.probe(ask_hashes(dialer, &seen.pods, cluster_id));
     }
     Ok(seen)
+}
+
+/// Whether etcd was asked, and said nothing.
+fn is_silent(pod: &PodSeen) -> bool {
+    pod.etcd.value().is_none() && !pod.etcd.is_not_asked_yet()
 }
 
 fn ask_hashes(dialer: Arc<dyn Dial>, pods: &[PodSeen], cluster: Option<Id>) -> AskHashes {
@@ -389,6 +411,7 @@ fn see_pod(
             }),
             None => Known::Absent,
         },
+        standing: Known::Absent,
         address,
     }
 }

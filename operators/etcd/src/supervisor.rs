@@ -164,7 +164,8 @@ impl Supervisor {
         let client =
             Client::try_from(config).map_err(|error| format!("cannot set up the connection: {error}"))?;
         let record = Followed::new(client.clone(), Key::namespaced(&names.namespace, &names.member));
-        let certificates = Arc::new(Certificates::from_environment(&names.cluster, &names.namespace));
+        let certificates =
+            Arc::new(Certificates::from_environment(&names.cluster, &names.namespace, &names.member));
         let volume = Volume::at(layout::VOLUME);
         Ok(Self { names, flags, volume, client, record, health: Arc::default(), certificates })
     }
@@ -172,7 +173,7 @@ impl Supervisor {
     async fn run(mut self) -> Result<(), String> {
         let mut told_to_end = tokio::signal::unix::signal(SignalKind::terminate())
             .map_err(|error| format!("cannot hear signals: {error}"))?;
-        tokio::spawn(serving::serve(self.health.clone(), self.certificates.dialer()));
+        tokio::spawn(serving::serve(self.health.clone(), self.certificates.clone()));
         let mut failures = Failures::default();
         loop {
             let arguments = async {

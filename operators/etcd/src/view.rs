@@ -12,6 +12,7 @@ use crate::{
     etcd::Id,
     incarnation::{self, Incarnation, Source},
     observe::{PodSeen, RecordSeen, Seen, VolumeSeen},
+    positions::Position,
     tls::{Scheme, Wanted},
     version::Version,
 };
@@ -41,6 +42,16 @@ impl<'a> Member<'a> {
         self.pod.and_then(|pod| pod.etcd.value())
     }
 
+    /// How far it is, if it is known to follow nobody: etcd says so itself or, where it serves no client yet, its
+    /// supervisor does.
+    pub fn stranded_at(&self) -> Option<Position> {
+        let pod = self.pod?;
+        match self.answer() {
+            Some(answer) => pod.position.filter(|_| answer.leader.is_none()),
+            None => pod.standing.value().copied(),
+        }
+    }
+
     /// Whether it is not to be a member any more.
     pub fn is_to_go(&self) -> bool {
         self.intent().is_some_and(Intent::is_to_go)
@@ -65,7 +76,7 @@ impl<'a> Member<'a> {
     /// Whether its data is known to be gone or of no use. Who answers has it.
     pub fn is_lost(&self) -> bool {
         let Some(record) = self.record else { return false };
-        if self.answer().is_some() {
+        if self.answer().is_some() || self.stranded_at().is_some() {
             return false;
         }
         match record.status.data {
@@ -478,6 +489,7 @@ mod tests {
                 true => Known::Value { value: answer(ordinal), at },
                 false => Known::Unknown { why: "cut off".to_owned(), since: at },
             },
+            standing: Known::Absent,
         };
         Seen {
             backups: Vec::new(),

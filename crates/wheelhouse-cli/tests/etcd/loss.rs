@@ -62,6 +62,23 @@ pub(crate) fn a_lost_quorum_waits_for_a_person_and_begins_anew_for_who_wants_tha
     ]);
     assert_ne!(nothing.code, Some(0), "writes stop");
 
+    // A survivor that is restarted serves no client any more, and is asked all the same.
+    etcds.kubectl(&["delete", "pod", &survivor]);
+    let told = eventually(
+        MINUTE,
+        || etcds.condition("torn", "Available"),
+        |known| known[1] == "QuorumGone" && known[2].contains("has everything up to revision"),
+    );
+    println!("  the survivor is restarted: {}", told[2]);
+    let pods = etcds.kubectl(&[
+        "get",
+        "pod",
+        &survivor,
+        "-o",
+        "jsonpath={.status.phase} {.metadata.deletionTimestamp}",
+    ]);
+    assert_eq!(pods, "Running ", "it is there again");
+
     // A person decides.
     let policy = r#"{"spec":{"recovery":{"quorumLoss":"Restore","restoreAfterSeconds":5}}}"#;
     etcds.kubectl(&["patch", "etcd", "torn", "--type=merge", "-p", policy]);

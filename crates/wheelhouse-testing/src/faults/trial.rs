@@ -35,6 +35,8 @@ const STILL: Duration = Duration::from_secs(1);
 /// A scenario that is where it should be and goes on being written to for so long never settles.
 const NEVER_SETTLES: Duration = Duration::from_secs(8);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Who waits is told how far it is after so many schedules.
+const TOLD_EVERY: usize = 50;
 /// More reads than that are not refused one by one.
 const READS_AT_MOST: usize = 20;
 
@@ -80,7 +82,7 @@ pub struct Trial {
 impl Trial {
     /// Every single piece of trouble, for every write; and twenty random pairs.
     pub fn new(subject: Subject, scenario: Scenario) -> Self {
-        Self { subject, scenario, pairs: 20, seed: 1, at_a_time: 4, only: None, is_tried: Box::new(|_| true) }
+        Self { subject, scenario, pairs: 20, seed: 1, at_a_time: 8, only: None, is_tried: Box::new(|_| true) }
     }
 
     /// So many random pairs of trouble, from this seed.
@@ -95,6 +97,13 @@ impl Trial {
     #[must_use]
     pub fn when(mut self, is_tried: impl Fn(&Disturbance) -> bool + Send + Sync + 'static) -> Self {
         self.is_tried = Box::new(is_tried);
+        self
+    }
+
+    /// So many runs at the same time. Default: 8, because runs mostly wait.
+    #[must_use]
+    pub fn at_a_time(mut self, runs: usize) -> Self {
+        self.at_a_time = runs.max(1);
         self
     }
 
@@ -137,16 +146,25 @@ impl Trial {
         for class in schedules.iter().flat_map(Schedule::classes) {
             *tried.entry(class).or_default() += 1;
         }
-        let judged = stream::iter(&schedules)
-            .map(|schedule| runner.judge(schedule, &undisturbed))
-            .buffered(self.at_a_time)
-            .collect::<Vec<_>>()
-            .await;
-        let mut findings = Vec::new();
-        for found in judged {
-            if let Some(finding) = found? {
-                findings.push(runner.shortened(finding, &undisturbed).await?);
+        let mut judging = stream::iter(schedules.iter().enumerate())
+            .map(|(number, schedule)| {
+                let judged = runner.judge(schedule, &undisturbed);
+                async move { (number, judged.await) }
+            })
+            .buffer_unordered(self.at_a_time);
+        let (mut judged, mut found) = (0, BTreeMap::new());
+        while let Some((number, finding)) = judging.next().await {
+            judged += 1;
+            found.extend(finding?.map(|finding| (number, finding)));
+            if judged % TOLD_EVERY == 0 {
+                let (all, failed) = (schedules.len(), found.len());
+                eprintln!("{}: {judged} of {all} schedules, {failed} failed", self.subject.name);
             }
+        }
+        drop(judging);
+        let mut findings = Vec::new();
+        for finding in found.into_values() {
+            findings.push(runner.shortened(finding, &undisturbed).await?);
         }
         Ok(Report {
             subject: self.subject.name.clone(),

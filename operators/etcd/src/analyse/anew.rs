@@ -143,8 +143,8 @@ pub(super) struct Aftermath<'v, 'a> {
     pub(super) voters: usize,
 }
 
-/// What is left, if it is certain that there can be no quorum again: every member has lost its data, or answers and is
-/// one of too few. Who does neither may be behind a partition with the others. Members that were not made here are
+/// What is left, if it is certain that there can be no quorum again: every member has lost its data, or is known to
+/// follow nobody and is one of too few. Who does neither may be behind a partition with the others. Members that were not made here are
 /// seen by there being more voters than members of ours.
 pub(super) fn aftermath<'v, 'a>(view: &'v View<'a>) -> Option<Aftermath<'v, 'a>> {
     if !view.has_begun() || !view.is_without_a_list() {
@@ -156,11 +156,8 @@ pub(super) fn aftermath<'v, 'a>(view: &'v View<'a>) -> Option<Aftermath<'v, 'a>>
         let is_everybody = !lost.is_empty() && lost.len() >= view.voter_count();
         return is_everybody.then(|| Aftermath { survivor: None, left: 0, voters: view.voter_count() });
     }
-    let position = |member: &&Member<'_>| member.pod.and_then(|pod| pod.position);
-    let answers = |member: &&Member<'_>| {
-        member.answer().is_some_and(|answer| answer.leader.is_none()) && position(member).is_some()
-    };
-    if !others.iter().all(answers) {
+    let position = |member: &&Member<'_>| member.stranded_at();
+    if !others.iter().all(|member| position(member).is_some()) {
         return None;
     }
     let has_vote = |member: &&Member<'_>| position(member).is_some_and(|known| !known.is_learner);

@@ -56,6 +56,13 @@ impl Credentials {
             .map_err(|error| format!("{server_name} is no name: {error}"))?;
         Ok(Self { config: Arc::new(config), server_name })
     }
+
+    /// For plain HTTP within TLS, rather than gRPC.
+    #[must_use]
+    pub(crate) fn over_http1(mut self) -> Self {
+        Arc::make_mut(&mut self.config).alpn_protocols = vec![b"http/1.1".to_vec()];
+        self
+    }
 }
 
 fn certificates(content: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, String> {

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use wheelhouse::certificates::digest;
 
 use crate::{
+    children,
     etcd::{
         Dial, Tcp,
         tls::{Credentials, Secured},
@@ -30,6 +31,8 @@ const COPIES: &str = "/tmp/trusted";
 pub(super) struct Certificates {
     cluster: String,
     server_name: String,
+    /// The name by which other members know this one.
+    peer_name: String,
     version: Option<Version>,
     /// Whether the operator makes them.
     sides: BTreeMap<Side, bool>,
@@ -40,12 +43,13 @@ pub(super) struct Certificates {
 
 impl Certificates {
     /// As the pod's variables say.
-    pub(super) fn from_environment(cluster: &str, namespace: &str) -> Self {
+    pub(super) fn from_environment(cluster: &str, namespace: &str, member: &str) -> Self {
         let made = |side| std::env::var(pod::variable(side)).ok();
         let sides = Side::ALL.into_iter().filter_map(|side| Some((side, made(side)? == pod::AUTOMATIC)));
         Self {
             cluster: cluster.to_owned(),
             server_name: tls::server_name(cluster, namespace),
+            peer_name: children::host(cluster, namespace, member),
             version: std::env::var("VERSION").ok().and_then(|version| version.parse().ok()),
             sides: sides.collect(),
             folder: Box::new(|side| side.folder().into()),
@@ -126,20 +130,31 @@ impl Certificates {
     /// How etcd in this pod is asked.
     pub(super) fn dialer(self: &Arc<Self>) -> Arc<dyn Dial> {
         let own = self.clone();
-        Arc::new(Secured { inner: Arc::new(Tcp), credentials: Box::new(move || own.credentials()) })
+        let credentials = Box::new(move || own.credentials(Side::Client, &own.server_name));
+        Arc::new(Secured { inner: Arc::new(Tcp), credentials })
     }
 
-    fn credentials(&self) -> Result<Option<Credentials>, String> {
-        if !self.sides.contains_key(&Side::Client) {
+    /// How etcd in this pod is asked what it tells other members.
+    pub(super) fn peer_dialer(self: &Arc<Self>) -> Arc<dyn Dial> {
+        let own = self.clone();
+        let credentials = move || {
+            let credentials = own.credentials(Side::Peer, &own.peer_name)?;
+            Ok(credentials.map(Credentials::over_http1))
+        };
+        Arc::new(Secured { inner: Arc::new(Tcp), credentials: Box::new(credentials) })
+    }
+
+    fn credentials(&self, side: Side, server_name: &str) -> Result<Option<Credentials>, String> {
+        if !self.sides.contains_key(&side) {
             return Ok(None);
         }
-        let (files, folder) = (Side::Client.files(), current(&(self.folder)(Side::Client)));
+        let (files, folder) = (side.files(), current(&(self.folder)(side)));
         let [certificate, key, authorities] = [files.certificate, files.key, files.authorities];
         Credentials::new(
             &read(&folder, &certificate)?,
             &read(&folder, &key)?,
             &read(&folder, &authorities)?,
-            &self.server_name,
+            server_name,
         )
         .map(Some)
     }
@@ -175,6 +190,7 @@ mod tests {
         Certificates {
             cluster: "db".to_owned(),
             server_name: "db-client.n.svc".to_owned(),
+            peer_name: "db-0.db.n.svc".to_owned(),
             version: Some(Version::new(3, 6, 16)),
             sides: sides.iter().map(|side| (*side, true)).collect(),
             folder: Box::new(move |side| place.join(side.name())),

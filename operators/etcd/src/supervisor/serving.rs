@@ -1,4 +1,5 @@
-//! What kubelet asks the supervisor: whether etcd can serve, and whether the supervisor is alive.
+//! What the supervisor is asked: by kubelet whether etcd can serve, and whether the supervisor is alive; by the operator
+//! how far etcd is while it serves nobody.
 
 use std::{
     net::SocketAddr,
@@ -9,12 +10,14 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, extract::State, http::StatusCode, routing::get};
+use axum::{Json, Router, extract::State, http::StatusCode, routing::get};
 use tokio::net::TcpListener;
 
+use super::certificates::Certificates;
 use crate::{
     etcd::{Client, Dial, Error},
     layout,
+    standing::{self, Standing},
 };
 
 /// kubelet waits a little longer.
@@ -46,10 +49,13 @@ impl Health {
 }
 
 /// Answers until the process ends.
-pub(super) async fn serve(health: Arc<Health>, etcd: Arc<dyn Dial>) {
+pub(super) async fn serve(health: Arc<Health>, certificates: Arc<Certificates>) {
+    let etcd = certificates.dialer();
+    let how_far = async move || how_far(&certificates).await.map(Json).map_err(not_yet);
     let app = Router::new()
         .route("/healthz", get(async || "ok"))
         .route("/readyz", get(readiness))
+        .route(standing::PATH, get(how_far))
         .with_state((health, etcd));
     let address = SocketAddr::from(([0, 0, 0, 0], layout::HEALTH_PORT));
     let outcome = match TcpListener::bind(address).await {
@@ -61,10 +67,19 @@ pub(super) async fn serve(health: Arc<Health>, etcd: Arc<dyn Dial>) {
     }
 }
 
+async fn how_far(certificates: &Arc<Certificates>) -> Result<Standing, String> {
+    let here = |port: u16| format!("127.0.0.1:{port}");
+    let peers = certificates.peer_dialer();
+    standing::ask(&here(layout::METRICS_PORT), &*peers, &here(layout::PEER_PORT)).await
+}
+
+fn not_yet(why: String) -> (StatusCode, String) {
+    (StatusCode::SERVICE_UNAVAILABLE, why)
+}
+
 async fn readiness(
     State((health, etcd)): State<(Arc<Health>, Arc<dyn Dial>)>,
 ) -> Result<&'static str, (StatusCode, String)> {
-    let not_yet = |why: String| (StatusCode::SERVICE_UNAVAILABLE, why);
     if !health.is_known.load(Ordering::Relaxed) {
         return Err(not_yet("etcd has not said yet who it is, or its record does not say so".to_owned()));
     }

@@ -66,6 +66,28 @@ fn who_opted_in_begins_anew_from_the_survivor_once_it_is_certain_for_long_enough
 }
 
 #[test]
+fn a_survivor_that_was_restarted_since_is_asked_by_way_of_its_supervisor() {
+    let (mut world, mut random, held) = with_one_survivor(QuorumLoss::Restore);
+    // etcd serves no client before it has found a quorum once.
+    world.pods.get_mut("db-1").unwrap().runs = false;
+    for _ in 0..10 {
+        turn(&mut world, &mut random);
+    }
+    let pod = &world.pods["db-1"];
+    assert!(pod.runs && !pod.serves, "{:#?}", world.story);
+    let (_, reason, message) = condition(&world.observe(&mut random), "Available");
+    assert_eq!(reason, "QuorumGone", "{message}");
+    assert!(message.contains(&format!("db-1 has everything up to revision {held}")), "{message}");
+    world.now += std::time::Duration::from_secs(60);
+    for _ in 0..120 {
+        turn(&mut world, &mut random);
+    }
+    assert!(is_ready(&world), "{:#?}", world.story);
+    let survivor = Source::Survivor { member: "db-1".to_owned(), claim: "db-1".to_owned() };
+    assert_eq!(incarnation(&world).unwrap().source, Some(survivor));
+}
+
+#[test]
 fn nobody_begins_anew_while_a_member_may_be_behind_a_partition() {
     let (mut world, mut random) = settled(5);
     world.cluster.spec.recovery.quorum_loss = QuorumLoss::Restore;

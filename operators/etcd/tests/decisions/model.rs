@@ -56,6 +56,8 @@ pub struct Pod {
     /// Whether etcd runs in it, and whether it ever did.
     pub runs: bool,
     pub has_run: bool,
+    /// Whether it has found a quorum since it was started: before that etcd serves no client.
+    pub serves: bool,
     /// Nobody reaches it, and it reaches nobody.
     pub cut_off: bool,
 }
@@ -234,8 +236,17 @@ impl World {
         let current = self.incarnation();
         let pods = self.pods.iter().map(|(name, pod)| {
             let listed = self.list.iter().find(|listed| listed.peer_urls == [url(&self.cluster, name)]);
-            let answers = pod.runs && !pod.cut_off && !pod.finished && !self.is_defragmenting(name);
+            let is_reached = pod.runs && !pod.cut_off && !pod.finished;
+            let answers = is_reached && pod.serves && !self.is_defragmenting(name);
             let log = self.disk(name).and_then(|disk| disk.log);
+            let position = log.map(|(_, held)| Position {
+                index: held,
+                term: 1,
+                revision: i64::try_from(held).unwrap(),
+                is_learner: listed.is_some_and(|listed| listed.is_learner),
+                voters: self.voters().len(),
+            });
+            let is_of_now = pod.incarnation == current;
             PodSeen {
                 reference: pod.reference.clone(),
                 phase: if pod.finished { "Failed" } else { "Running" }.to_owned(),
@@ -244,14 +255,12 @@ impl World {
                 version: Some(pod.version),
                 made_for: Some(pod.made_for.clone()),
                 incarnation: pod.incarnation,
-                position: log.filter(|_| answers && !has_list).map(|(_, held)| Position {
-                    index: held,
-                    term: 1,
-                    revision: i64::try_from(held).unwrap(),
-                    is_learner: listed.is_some_and(|listed| listed.is_learner),
-                    voters: self.voters().len(),
-                }),
-                etcd: match log.filter(|_| answers && pod.incarnation == current) {
+                position: position.filter(|_| answers && !has_list),
+                standing: match position.filter(|_| is_reached && !pod.serves && is_of_now && !has_list) {
+                    Some(value) => Known::Value { value, at },
+                    None => Known::Absent,
+                },
+                etcd: match log.filter(|_| answers && is_of_now) {
                     Some((id, _)) => Known::Value {
                         value: Answer {
                             cluster: cluster_id(pod.incarnation),
@@ -480,6 +489,7 @@ impl World {
             incarnation: incarnation_in(content),
             runs: false,
             has_run: false,
+            serves: false,
             cut_off: false,
         };
         self.pods.insert(name.to_owned(), pod);
@@ -777,7 +787,7 @@ impl World {
         if let Some((id, _)) = self.disk(name).and_then(|disk| disk.log).filter(|_| pod.runs && !pod.cut_off)
         {
             let uid = pod.reference.uid.clone();
-            self.say_who_it_is(name, &uid, id);
+            self.serve(name, &uid, id);
             if self.is_defragmenting(name) && random.random_bool(0.3) {
                 self.defragment(name, &uid);
             }
@@ -857,9 +867,19 @@ impl World {
             });
         }
         if let Some(pod) = self.pods.get_mut(name) {
-            (pod.runs, pod.has_run) = (true, true);
+            (pod.runs, pod.has_run, pod.serves) = (true, true, false);
         }
-        self.say_who_it_is(name, &uid, id);
+        self.serve(name, &uid, id);
+    }
+
+    /// Once etcd has found a quorum it serves clients, its supervisor among them, who then says who it is.
+    fn serve(&mut self, name: &str, uid: &str, id: u64) {
+        let finds_quorum = self.has_quorum();
+        let Some(pod) = self.pods.get_mut(name) else { return };
+        pod.serves |= finds_quorum;
+        if pod.serves {
+            self.say_who_it_is(name, uid, id);
+        }
     }
 
     /// A cluster begins, with this member: once an incarnation, and beside nobody of another.
