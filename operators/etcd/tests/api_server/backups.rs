@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::{
     admission::refusal,
-    place::{Place, eventually},
+    place::{Place, eventually, manifest},
 };
 
 /// The original's, but for the version.
@@ -91,7 +91,10 @@ async fn a_backup_of_any_etcd_is_taken_as_its_spec_says() {
 async fn a_backup_of_a_cluster_that_speaks_tls_shows_the_clusters_own_certificate() {
     let place = Place::new("backup-tls").await;
     let operating = place.start(Scope::OwnNamespace).await;
-    place.cluster("db", json!({"size": 1, "paused": true, "TLS": {"automatic": {}}})).await.unwrap();
+    // Another operator looks after it, so that what is said of it here stays.
+    let mut cluster = manifest("EtcdCluster", "db", json!({"size": 1, "TLS": {"automatic": {}}}));
+    cluster["metadata"]["annotations"] = json!({"etcd.database.coreos.com/scope": "clusterwide"});
+    place.apply::<EtcdCluster>(cluster).await.unwrap();
     let ready = Patch::Merge(json!({"status": {"members": {"ready": ["db-0"]}}}));
     place.api::<EtcdCluster>().patch_status("db", &PatchParams::default(), &ready).await.unwrap();
     place.backup("a", json!({"cluster": "db", "volume": {"claim": "b", "path": "db"}})).await.unwrap();
