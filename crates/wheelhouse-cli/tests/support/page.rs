@@ -5,29 +5,53 @@ use std::{path::Path, process::Command};
 
 use super::{Said, Wheelhouse};
 
+/// A fenced block of a page.
+struct Block {
+    /// What is behind the fence.
+    info: String,
+    content: String,
+}
+
+impl Block {
+    /// The file that it is the content of.
+    fn file(&self) -> Option<&str> {
+        self.info.split(',').find_map(|word| word.strip_prefix("file="))
+    }
+}
+
+/// A page, taken apart: its blocks, and the lines between them.
+fn take_apart(page: &str) -> (Vec<Block>, Vec<&str>) {
+    let (mut blocks, mut prose) = (Vec::new(), Vec::new());
+    let mut open: Option<Block> = None;
+    for line in page.lines() {
+        match (open.take(), line.trim().strip_prefix("```")) {
+            (None, None) => prose.push(line),
+            (None, Some(info)) => open = Some(Block { info: info.to_owned(), content: String::new() }),
+            (Some(block), Some("")) => blocks.push(block),
+            (Some(mut block), _) => {
+                block.content.push_str(line);
+                block.content.push('\n');
+                open = Some(block);
+            }
+        }
+    }
+    (blocks, prose)
+}
+
+/// The lines of a page that are in no block.
+pub(crate) fn prose(page: &str) -> Vec<&str> {
+    take_apart(page).1
+}
+
 /// What a reader does, as one script: blocks fenced with `sh` are run, blocks fenced with `file=PATH` are written.
 pub(crate) fn script(page: &str) -> String {
+    let (blocks, _) = take_apart(page);
     let mut script = String::new();
-    let mut open: Option<String> = None;
-    for line in page.lines() {
-        let fence = line.trim().strip_prefix("```");
-        match (&open, fence) {
-            (None, Some("sh")) => open = Some(String::new()),
-            (None, Some(info)) => {
-                if let Some(path) = info.split(',').find_map(|word| word.strip_prefix("file=")) {
-                    script.push_str(&format!("cat > {path} <<'END_OF_FILE'\n"));
-                    open = Some("END_OF_FILE\n".to_owned());
-                }
-            }
-            (Some(ending), Some("")) => {
-                script.push_str(ending);
-                open = None;
-            }
-            (Some(_), _) => {
-                script.push_str(line);
-                script.push('\n');
-            }
-            (None, None) => {}
+    for block in &blocks {
+        if let Some(path) = block.file() {
+            script.push_str(&format!("cat > {path} <<'END_OF_FILE'\n{}END_OF_FILE\n", block.content));
+        } else if block.info == "sh" {
+            script.push_str(&block.content);
         }
     }
     script
