@@ -1,5 +1,7 @@
 //! What is asked of etcd, asked of a real one: three members of the etcd that the test control plane runs.
 
+mod membership;
+
 use std::{
     net::TcpListener,
     path::PathBuf,
@@ -24,7 +26,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Members that end with this value.
-struct Etcd {
+pub(crate) struct Etcd {
     program: PathBuf,
     members: Vec<Child>,
     arguments: Vec<Vec<String>>,
@@ -46,7 +48,7 @@ fn end(member: &mut Child) {
 }
 
 impl Etcd {
-    async fn start(flags: &[&str]) -> Self {
+    pub(crate) async fn start(flags: &[&str]) -> Self {
         let program = Binaries::for_tests(&Progress::shown()).await.unwrap().program("etcd");
         let folder = tempfile::tempdir().unwrap();
         let held: Vec<_> = (0..9).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
@@ -93,6 +95,21 @@ impl Etcd {
             command.args(&self.arguments[number]).stdout(Stdio::null()).stderr(Stdio::null());
         })
         .unwrap()
+    }
+
+    /// Where clients find a member.
+    pub(crate) fn address(&self, number: usize) -> String {
+        self.addresses[number].clone()
+    }
+
+    /// A member is killed.
+    pub(crate) fn end(&mut self, number: usize) {
+        end(&mut self.members[number]);
+    }
+
+    /// One that was killed runs again.
+    pub(crate) fn start_again(&mut self, number: usize) {
+        self.members[number] = self.run(number);
     }
 
     async fn try_client(&self, number: usize) -> Option<Client> {
@@ -257,7 +274,7 @@ async fn a_member_that_serves_nobody_for_want_of_a_quorum_still_tells_how_far_it
     })
     .await;
     etcd.members.iter_mut().for_each(end);
-    etcd.members[2] = etcd.run(2);
+    etcd.start_again(2);
     eventually("it tells how far it is", async || standing(&etcd).await.is_ok()).await;
     let told = standing(&etcd).await.unwrap();
     assert_eq!((told.cluster, told.member), (itself.cluster, itself.member));

@@ -103,9 +103,8 @@ fn act_on(plan: &mut Plan<Change>, view: &View<'_>) -> New {
         new.problem = make_pod(plan, view, member).or(new.problem);
     }
     offer(plan, view);
-    backup::keep(plan, view.seen);
     next::step(plan, view);
-    backup::remove(plan, view.seen);
+    backup::look_after(plan, view.seen);
     new
 }
 

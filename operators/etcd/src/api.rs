@@ -128,21 +128,25 @@ fn version_schema(_: &mut SchemaGenerator) -> Schema {
         "maxLength": 20,
         "x-kubernetes-validations": [
             {
-                "rule": "self.matches('^v?3[.][0-9]{1,3}[.][0-9]{1,3}$')",
+                "rule": "self.matches('^v?[0-3][.][0-9]{1,3}[.][0-9]{1,3}$')",
                 "message": "write the version of etcd like 3.6.16",
             },
             {
-                "rule": "!self.matches('^v?3[.][0-9]{1,3}[.][0-9]{1,3}$') || int(self.split('.')[1]) >= 4",
+                "rule": "!self.matches('^v?([0-2][.][0-9]{1,3}|3[.][0-3])[.]')",
                 "messageExpression": "'etcd ' + self + ' has no learners, without which nobody joins safely: the oldest version that has them is 3.4.0, the nearest that is tested is 3.5.35'",
             },
         ],
     })
 }
 
-/// A rule about the version that is wanted of a cluster which runs one already.
+/// A rule about another version that is wanted of a cluster which runs one already. It holds for who wants another, and
+/// not for who tells which one runs: that can change without anybody's wish, as when a member answers again that
+/// runs an older one.
 fn once_it_runs(running: &str, wanted: &str, message: String) -> Rule {
     let current = "self.status.currentVersion";
-    let rule = format!("!has(self.status) || !has({current}) || !{current}.matches('{running}') || {wanted}");
+    let is_unknown = format!("!has(self.status) || !has({current})");
+    let is_same = "self.spec.version == oldSelf.spec.version";
+    let rule = format!("{is_same} || {is_unknown} || !{current}.matches('{running}') || {wanted}");
     Rule::new(rule).message(Message::Message(message))
 }
 
@@ -171,8 +175,9 @@ fn way_from(minor: u32) -> Rule {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodPolicy {
-    /// More labels; those that begin with `etcd` and `app` are the operator's.
+    /// More labels. `app` and those that begin with `etcd_` or `etcd.database.coreos.com/` are the operator's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "labels_schema")]
     pub labels: BTreeMap<String, String>,
     /// More annotations.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -206,6 +211,12 @@ pub struct PodPolicy {
     /// The original's. It has no effect: pods need no busybox here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busybox_image: Option<String>,
+    /// The original's. It has no effect: no pod waits for the DNS before it starts.
+    #[serde(rename = "DNSTimeoutInSecond", default, skip_serializing_if = "Option::is_none")]
+    pub dns_timeout_in_second: Option<i64>,
+    /// The original's. It has no effect: members are called by names that are good in every domain.
+    #[serde(rename = "ClusterDomain", default, skip_serializing_if = "Option::is_none")]
+    pub cluster_domain: Option<String>,
 }
 
 fn environment_schema(generator: &mut SchemaGenerator) -> Schema {
@@ -220,6 +231,18 @@ fn environment_schema(generator: &mut SchemaGenerator) -> Schema {
         name.insert("x-kubernetes-validations".to_owned(), rule);
     }
     json_schema!({"type": "array", "maxItems": 64, "items": variable})
+}
+
+fn labels_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": 64,
+        "additionalProperties": {"type": "string", "maxLength": 63},
+        "x-kubernetes-validations": [{
+            "rule": "self.all(label, label != 'app' && !label.startsWith('etcd_') && !label.startsWith('etcd.database.coreos.com/'))",
+            "message": "app, and what begins with etcd_ or etcd.database.coreos.com/, are labels of the operator's: pods are found by them",
+        }],
+    })
 }
 
 /// Where the data is.

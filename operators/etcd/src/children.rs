@@ -233,11 +233,12 @@ pub fn image(cluster: &EtcdCluster, default_repository: &str, version: Version) 
 /// restart what runs.
 pub fn wanted(cluster: &EtcdCluster) -> String {
     let mut wishes = vec![json!(cluster.spec.pod), json!(cluster.spec.repository)];
-    // Volumes become larger without a new pod, and pods have no busybox.
+    // Volumes become larger without a new pod, and the others have no effect.
     if let Some(pod) = wishes.first_mut()
         && let Some(fields) = pod.as_object_mut()
     {
-        let theirs = ["persistentVolumeClaimSpec", "busyboxImage"].map(|field| fields.remove(field));
+        let theirs = ["persistentVolumeClaimSpec", "busyboxImage", "DNSTimeoutInSecond", "ClusterDomain"]
+            .map(|field| fields.remove(field));
         if fields.is_empty() && theirs.iter().any(Option::is_some) {
             *pod = Value::Null;
         }
@@ -449,15 +450,184 @@ mod tests {
     }
 
     #[rstest]
-    #[case(1, 1)]
-    #[case(2, 2)]
-    #[case(3, 2)]
-    #[case(5, 3)]
-    #[case(7, 4)]
-    fn a_drain_leaves_a_quorum_and_of_one_or_two_takes_none(#[case] size: i32, #[case] stay: i32) {
-        let budget = disruption_budget(&cluster(json!({"size": size})), 0);
-        let least = serde_json::to_value(budget.spec.unwrap().min_available).unwrap();
-        assert_eq!(least, json!(stay));
+    #[case(1, 0, 1)]
+    #[case(2, 2, 2)]
+    #[case(3, 3, 2)]
+    #[case(4, 4, 3)]
+    #[case(5, 5, 3)]
+    #[case(6, 6, 4)]
+    #[case(7, 7, 4)]
+    #[case::while_members_are_still_to_go(3, 5, 3)]
+    #[case::while_members_are_still_to_come(7, 3, 4)]
+    fn a_drain_leaves_a_quorum_and_of_one_or_two_takes_none(
+        #[case] size: i32,
+        #[case] voters: usize,
+        #[case] stay: i32,
+    ) {
+        let budget = disruption_budget(&cluster(json!({"size": size})), voters);
+        let spec = budget.spec.unwrap();
+        assert_eq!(serde_json::to_value(spec.min_available).unwrap(), json!(stay));
+        assert_eq!(spec.selector.unwrap().match_labels, Some(labels(&cluster(json!({"size": size})))));
+    }
+
+    /// The pod of the first member, as the API server gets it.
+    fn pod_of(cluster: &EtcdCluster) -> Value {
+        let images = Images { repository: "r", supervisor: "s" };
+        serde_json::to_value(pod(cluster, "example-0", Version::new(3, 6, 16), &images).unwrap()).unwrap()
+    }
+
+    fn anti_affinity(theirs: &str) -> Value {
+        json!({theirs: [{"labelSelector": {"matchLabels": {"team": "a"}}, "topologyKey": "zone"}]})
+    }
+
+    #[rstest]
+    #[case::labels(json!({"labels": {"team": "a"}}), "/metadata/labels/team", json!("a"))]
+    #[case::annotations(
+        json!({"annotations": {"prometheus.io/scrape": "true"}}),
+        "/metadata/annotations/prometheus.io~1scrape",
+        json!("true")
+    )]
+    #[case::resources(
+        json!({"resources": {"limits": {"memory": "200Mi"}, "requests": {"cpu": "200m"}}}),
+        "/spec/containers/0/resources",
+        json!({"limits": {"memory": "200Mi"}, "requests": {"cpu": "200m"}})
+    )]
+    #[case::affinity_to_nodes(
+        json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}}),
+        "/spec/affinity/nodeAffinity",
+        json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}})
+    )]
+    #[case::affinity_in_place_of_ours(
+        json!({"affinity": {"podAntiAffinity": anti_affinity("requiredDuringSchedulingIgnoredDuringExecution")}}),
+        "/spec/affinity/podAntiAffinity",
+        anti_affinity("requiredDuringSchedulingIgnoredDuringExecution")
+    )]
+    #[case::anti_affinity(
+        json!({"antiAffinity": true}),
+        "/spec/affinity/podAntiAffinity",
+        json!({"requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": {"matchLabels": {"etcd_cluster": "example"}}, "topologyKey": "kubernetes.io/hostname"},
+        ]})
+    )]
+    #[case::tolerations(
+        json!({"tolerations": [{"key": "dedicated", "operator": "Exists"}]}),
+        "/spec/tolerations",
+        json!([{"key": "dedicated", "operator": "Exists"}])
+    )]
+    #[case::node_selector(json!({"nodeSelector": {"diskType": "ssd"}}), "/spec/nodeSelector", json!({"diskType": "ssd"}))]
+    #[case::environment(
+        json!({"etcdEnv": [{"name": "ETCD_AUTO_COMPACTION_RETENTION", "value": "1"}]}),
+        "/spec/containers/0/env/0",
+        json!({"name": "ETCD_AUTO_COMPACTION_RETENTION", "value": "1"})
+    )]
+    #[case::security_context(
+        json!({"securityContext": {"runAsNonRoot": true, "runAsUser": 9000, "fsGroup": 9000}}),
+        "/spec/securityContext",
+        json!({"runAsNonRoot": true, "runAsUser": 9000, "fsGroup": 9000})
+    )]
+    fn what_people_want_of_pods_is_in_the_pods(
+        #[case] policy: Value,
+        #[case] path: &str,
+        #[case] expected: Value,
+    ) {
+        let (plain, theirs) = (cluster(json!({"size": 3})), cluster(json!({"size": 3, "pod": policy})));
+        assert_eq!(pod_of(&theirs).pointer(path), Some(&expected));
+        assert_ne!(pod_of(&plain).pointer(path), Some(&expected), "it is so without being asked for");
+        assert_ne!(wanted(&plain), wanted(&theirs), "pods that are there are made anew");
+    }
+
+    #[test]
+    fn members_are_rather_on_nodes_of_their_own() {
+        let term = json!({"labelSelector": {"matchLabels": {"etcd_cluster": "example"}}, "topologyKey": "kubernetes.io/hostname"});
+        let rather = json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]});
+        for policy in [Value::Null, json!({"antiAffinity": false}), json!({"affinity": {"nodeAffinity": {}}})]
+        {
+            let pod = pod_of(&cluster(json!({"size": 3, "pod": policy})));
+            assert_eq!(pod.pointer("/spec/affinity/podAntiAffinity"), Some(&rather), "{policy}");
+        }
+    }
+
+    #[rstest]
+    #[case::busybox(json!({"busyboxImage": "busybox:1.28.0-glibc"}))]
+    #[case::dns(json!({"DNSTimeoutInSecond": 30}))]
+    #[case::domain(json!({"ClusterDomain": ".cluster.local"}))]
+    #[case::volumes(json!({"persistentVolumeClaimSpec": {"accessModes": ["ReadWriteOnce"]}}))]
+    fn what_is_no_wish_about_pods_changes_none(#[case] policy: Value) {
+        let (plain, theirs) = (cluster(json!({"size": 3})), cluster(json!({"size": 3, "pod": policy})));
+        assert_eq!(pod_of(&plain), pod_of(&theirs));
+    }
+
+    #[test]
+    fn a_variable_of_somebody_does_not_tell_a_supervisor_who_it_is() {
+        let theirs = ["CLUSTER", "CLUSTER_UID", "POD_NAME", "POD_NAMESPACE", "POD_UID"]
+            .map(|name| json!({"name": name, "value": "another"}));
+        let pod = pod_of(&cluster(json!({"size": 3, "pod": {"etcdEnv": theirs}})));
+        let environment = pod.pointer("/spec/containers/0/env").and_then(Value::as_array).unwrap();
+        for name in ["CLUSTER", "CLUSTER_UID", "POD_NAME", "POD_NAMESPACE", "POD_UID"] {
+            // Of several with one name the last counts.
+            let last = environment.iter().rfind(|variable| variable["name"] == name).unwrap();
+            assert_ne!(last["value"], "another", "{name}");
+        }
+    }
+
+    #[rstest]
+    #[case::of_the_operator(Value::Null, "r:v3.6.16")]
+    #[case::of_theirs(json!("docker.io/prgcont/etcd"), "docker.io/prgcont/etcd:v3.6.16")]
+    #[case::with_a_port(json!("registry:5000/etcd"), "registry:5000/etcd:v3.6.16")]
+    #[case::with_a_slash(json!("registry/etcd/"), "registry/etcd:v3.6.16")]
+    fn the_image_is_in_the_repository_under_the_version(#[case] repository: Value, #[case] image: &str) {
+        let mut spec = json!({"size": 3});
+        if !repository.is_null() {
+            spec["repository"] = repository;
+        }
+        assert_eq!(pod_of(&cluster(spec)).pointer("/spec/containers/0/image"), Some(&json!(image)));
+    }
+
+    #[test]
+    fn data_is_on_a_volume_of_the_member_unless_it_is_to_be_in_the_pod() {
+        let data = |spec: Value| pod_of(&cluster(spec)).pointer("/spec/volumes/0").cloned().unwrap();
+        let claim = json!({"name": "data", "persistentVolumeClaim": {"claimName": "example-0"}});
+        assert_eq!(data(json!({"size": 3})), claim);
+        let in_pods = json!({"size": 3, "storage": {"emptyDir": true}});
+        assert_eq!(data(in_pods), json!({"name": "data", "emptyDir": {}}));
+    }
+
+    #[rstest]
+    #[case::as_it_is(json!({}), json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "8Gi"}}}))]
+    #[case::as_they_want(
+        json!({"size": "20Gi", "storageClass": "fast"}),
+        json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "20Gi"}}, "storageClassName": "fast"})
+    )]
+    fn a_volume_has_its_size_and_class(#[case] storage: Value, #[case] expected: Value) {
+        let cluster = cluster(json!({"size": 3, "storage": storage}));
+        assert_eq!(serde_json::to_value(volume(&cluster, "example-0", 0).spec).unwrap(), expected);
+    }
+
+    #[test]
+    fn members_are_found_before_they_are_ready_and_clients_find_those_that_are() {
+        let cluster = cluster(json!({"size": 3}));
+        let seen = |service: Service| {
+            let spec = service.spec.unwrap();
+            let ports: Vec<_> = spec.ports.unwrap().iter().map(|port| port.port).collect();
+            assert_eq!(spec.selector, Some(labels(&cluster)));
+            (service.metadata.name.unwrap(), spec.cluster_ip, spec.publish_not_ready_addresses, ports)
+        };
+        let members = ("example".to_owned(), Some("None".to_owned()), Some(true), vec![2379, 2380]);
+        assert_eq!(seen(peer_service(&cluster)), members);
+        assert_eq!(seen(client_service(&cluster)), ("example-client".to_owned(), None, None, vec![2379]));
+        let pod = pod_of(&cluster);
+        for (label, value) in labels(&cluster) {
+            assert_eq!(pod["metadata"]["labels"][label], json!(value), "the Services select it");
+        }
+        assert_eq!(pod["spec"]["subdomain"], "example", "members have names of their own there");
+    }
+
+    #[test]
+    fn kubelet_restarts_a_pod_only_if_its_supervisor_is_dead() {
+        let etcd = pod_of(&cluster(json!({"size": 3})))["spec"]["containers"][0].clone();
+        let probes = ["livenessProbe", "readinessProbe", "startupProbe"];
+        let asked = probes.map(|probe| etcd.pointer(&format!("/{probe}/httpGet/path")).cloned());
+        assert_eq!(asked, [Some(json!("/healthz")), Some(json!("/readyz")), None]);
     }
 
     #[test]

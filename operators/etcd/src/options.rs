@@ -124,9 +124,9 @@ const EXTRA: [(&str, Named); 31] = [
     ("txn-mode-write-with-shared-buffer", Named::Gate("TxnModeWriteWithSharedBuffer")),
 ];
 
-/// The variables by which etcd would take what is the operator's, as a pattern: who a member is, how it begins, where its
-/// data and its words go, how it is reached, and whom it trusts.
-pub(crate) const OPERATORS_VARIABLES: &str = "^ETCD_(NAME|DATA_DIR|WAL_DIR|CONFIG_FILE|FORCE_NEW_CLUSTER|UNSAFE_NO_FSYNC|STRICT_RECONFIG_CHECK|INITIAL_(ADVERTISE_PEER_URLS|CLUSTER|CLUSTER_STATE|CLUSTER_TOKEN)|LISTEN_.*|ADVERTISE_CLIENT_URLS|DISCOVERY.*|PROXY.*|.*(CERT|KEY|CA|CRL)_FILE|.*AUTO_TLS|.*CLIENT_CERT_AUTH|.*CERT_ALLOWED_.*|ENABLE_V2|V2_DEPRECATION|LOGGER|LOG_OUTPUTS|LOG_FORMAT|SOCKET_REUSE_.*|.*DOWNGRADE_CHECK_TIME|MAX_LEARNERS|VERSION)$";
+/// The variables by which etcd, or its supervisor, would take what is the operator's, as a pattern: who a member is, how it
+/// begins, where its data and its words go, how it is reached, and whom it trusts.
+pub(crate) const OPERATORS_VARIABLES: &str = "^((PEER|SERVER|CLIENT)_TLS|ETCD_(NAME|DATA_DIR|WAL_DIR|CONFIG_FILE|FORCE_NEW_CLUSTER|UNSAFE_NO_FSYNC|STRICT_RECONFIG_CHECK|INITIAL_(ADVERTISE_PEER_URLS|CLUSTER|CLUSTER_STATE|CLUSTER_TOKEN)|LISTEN_.*|ADVERTISE_CLIENT_URLS|DISCOVERY.*|PROXY.*|.*(CERT|KEY|CA|CRL)_FILE|.*AUTO_TLS|.*CLIENT_CERT_AUTH|.*CERT_ALLOWED_.*|ENABLE_V2|V2_DEPRECATION|LOGGER|LOG_OUTPUTS|LOG_FORMAT|SOCKET_REUSE_.*|.*DOWNGRADE_CHECK_TIME|MAX_LEARNERS|VERSION))$";
 
 fn extra_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let names: Vec<_> = EXTRA.iter().map(|(name, _)| format!("'{name}'")).collect();
@@ -189,6 +189,7 @@ impl Options {
 mod tests {
     use rstest::rstest;
     use serde_json::json;
+    use wheelhouse_local::{binaries::Binaries, progress::Progress};
 
     use super::*;
 
@@ -227,5 +228,61 @@ mod tests {
             ]
         );
         assert_eq!(Options::default().flags(Version::new(3, 7, 3)), [""; 0]);
+    }
+    #[rstest]
+    #[case("Periodic", "1h30m", "--auto-compaction-mode=periodic --auto-compaction-retention=1h30m")]
+    #[case("Revision", "1000", "--auto-compaction-mode=revision --auto-compaction-retention=1000")]
+    fn etcd_is_told_what_to_forget(#[case] mode: &str, #[case] retention: &str, #[case] flags: &str) {
+        let compaction = json!({"compaction": {"mode": mode, "retention": retention}});
+        let options: Options = serde_json::from_value(compaction).unwrap();
+        assert_eq!(options.flags(Version::new(3, 6, 16)).join(" "), flags);
+    }
+
+    /// A value that such a flag can have.
+    fn value_of(flag: &str) -> &'static str {
+        match flag {
+            "backend-bbolt-freelist-type" => "map",
+            "log-level" => "warn",
+            "metrics" => "basic",
+            "enable-pprof" | "initial-election-tick-advance" | "pre-vote" => "true",
+            flag if flag.starts_with("enable-") || flag.ends_with("-enabled") || flag.starts_with("txn-") => {
+                "true"
+            }
+            flag if flag.ends_with("-time")
+                || flag.ends_with("-timeout")
+                || flag.ends_with("-interval")
+                || flag.ends_with("-duration") =>
+            {
+                "1s"
+            }
+            _ => "10",
+        }
+    }
+
+    /// Flags are read before the version is told. It is that of the test control plane.
+    #[tokio::test]
+    async fn etcd_knows_every_flag_that_people_may_set() {
+        let binaries = Binaries::for_tests(&Progress::shown()).await.unwrap();
+        let program = binaries.program("etcd");
+        let understood = |flags: &[String]| {
+            let said = std::process::Command::new(&program).args(flags).arg("--version").output().unwrap();
+            (said.status.success(), String::from_utf8_lossy(&said.stderr).into_owned())
+        };
+        let mut options: Options = serde_json::from_value(json!({
+            "heartbeatMilliseconds": 200,
+            "electionTimeoutMilliseconds": 2000,
+            "snapshotCount": 5000,
+            "quotaBackendBytes": "4Gi",
+            "maxRequestBytes": 2_097_152,
+            "compaction": {"mode": "Revision", "retention": "1000"},
+        }))
+        .unwrap();
+        options.extra =
+            EXTRA.iter().map(|(flag, _)| ((*flag).to_owned(), value_of(flag).to_owned())).collect();
+        let flags = options.flags(Version::new(3, 6, 16));
+        let (is_understood, why) = understood(&flags);
+        assert!(is_understood, "{why}");
+        let (is_understood, _) = understood(&["--corrupt-check-tyme=1s".to_owned()]);
+        assert!(!is_understood, "etcd is told something that it does not know, and says nothing");
     }
 }

@@ -29,6 +29,18 @@ fn the_files_in_deploy_are_what_the_operator_prints(#[case] file: &str, #[case] 
     assert!(there == printed, "{file} is not what the operator prints: run this test with UPDATE=1");
 }
 
+/// A webhook whose operator is gone would keep people from changing, or pods from being made.
+#[test]
+fn nothing_in_the_cluster_waits_for_the_operator() {
+    for arguments in [["manifests", "-cluster-wide"], ["manifests", "--install-namespace=etc"]] {
+        let printed = said(&arguments);
+        assert!(printed.contains("kind: CustomResourceDefinition"), "{arguments:?}");
+        for word in ["WebhookConfiguration", "finalizers:", "ownerReferences:", "APIService"] {
+            assert!(!printed.contains(word), "{word} is in what {arguments:?} prints");
+        }
+    }
+}
+
 #[test]
 fn for_its_own_namespace_it_needs_no_rights_elsewhere() {
     let printed = said(&["rbac", "--install-namespace", "etc"]);

@@ -14,19 +14,20 @@ use crate::{
     observe::Seen,
 };
 
-/// Keeps it.
-pub(super) fn keep(plan: &mut Plan<Change>, seen: &Seen) {
-    if let Some(wish) = seen.cluster.spec.backup.as_ref().and_then(|wish| backup(&seen.cluster, wish)) {
-        plan.apply(&wish, "spec.backup asks for it");
+/// Keeps it, or removes it when nobody asks for it any more; what it has stored stays. This is for the end of a plan, and
+/// only if nothing that can do harm is to be done: should the API server refuse the EtcdBackup, because somebody has
+/// one of that name, then members are looked after all the same.
+pub(super) fn look_after(plan: &mut Plan<Change>, seen: &Seen) {
+    if plan.steps.iter().any(|planned| planned.step.is_destructive()) {
+        return;
     }
-}
-
-/// Removes it when nobody asks for it any more, and nothing else that can do harm is to be done. What it has
-/// stored stays.
-pub(super) fn remove(plan: &mut Plan<Change>, seen: &Seen) {
-    let is_free = !plan.steps.iter().any(|planned| planned.step.is_destructive());
-    if is_free && seen.cluster.spec.backup.is_none() {
-        plan.prune(&seen.backups, |_| false);
+    match &seen.cluster.spec.backup {
+        None => plan.prune(&seen.backups, |_| false),
+        Some(wish) => {
+            if let Some(wish) = backup(&seen.cluster, wish) {
+                plan.apply(&wish, "spec.backup asks for it");
+            }
+        }
     }
 }
 

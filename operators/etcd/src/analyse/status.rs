@@ -253,8 +253,13 @@ fn what_now(view: &View<'_>, aftermath: Option<&Aftermath<'_, '_>>) -> String {
         },
         None => "not everybody can be asked what is left".to_owned(),
     };
+    let survivor = aftermath.and_then(|aftermath| aftermath.survivor);
     let then = match recovery.quorum_loss {
         QuorumLoss::Wait => "nothing is written or removed until somebody decides".to_owned(),
+        // Another pod cannot read what is in this one.
+        QuorumLoss::Restore if survivor.is_some_and(|(member, _)| member.volume.is_none()) => {
+            "its data is in its pod, from where no other can begin: restore a backup in place".to_owned()
+        }
         QuorumLoss::Restore => format!(
             "if that is certain for {} s, the cluster begins anew from what is left",
             recovery.restore_after_seconds

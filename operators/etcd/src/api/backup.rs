@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use wheelhouse::jiff::Timestamp;
 
 use super::EtcdClusterSpec;
@@ -16,6 +17,18 @@ pub const RESTORE: &str = "etcd.database.coreos.com/restore";
 
 /// How many backups a status remembers.
 pub const REMEMBERED: usize = 200;
+
+/// Where backups go does not change: the history names files there.
+const SAME_BUCKET: &str = "has(self.s3) == has(oldSelf.s3) && (!has(self.s3) || (self.s3.path == oldSelf.s3.path && has(self.s3.endpoint) == has(oldSelf.s3.endpoint) && (!has(self.s3.endpoint) || self.s3.endpoint == oldSelf.s3.endpoint)))";
+const SAME_VOLUME: &str = "!has(self.volume) || !has(oldSelf.volume) || self.volume == oldSelf.volume";
+
+/// What of a schedule can be told without cron.
+fn as_cron_has_it() -> Value {
+    json!([{
+        "rule": "self.startsWith('@') || self.matches('^ *([^ ]+ +){4}[^ ]+ *$')",
+        "message": "write it as cron does, with five fields: '0 3 * * *' is every night at three, UTC",
+    }])
+}
 
 /// Where one backup is, or is to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -142,8 +155,8 @@ pub enum StorageType {
     {"rule": "!has(self.storageType) || (self.storageType == 'S3') == has(self.s3)", "message": "storageType S3 goes with s3, and Volume with volume"},
     {"rule": "has(self.cluster) != (has(self.etcdEndpoints) && self.etcdEndpoints.size() > 0)", "message": "say what to back up: either cluster, an EtcdCluster of this namespace, or etcdEndpoints"},
     {"rule": "!has(self.schedule) || !has(self.backupPolicy) || !has(self.backupPolicy.backupIntervalInSecond)", "message": "either schedule or backupPolicy.backupIntervalInSecond"},
-    {"rule": "has(self.s3) == has(oldSelf.s3) && (!has(self.s3) || (self.s3.path == oldSelf.s3.path && has(self.s3.endpoint) == has(oldSelf.s3.endpoint) && (!has(self.s3.endpoint) || self.s3.endpoint == oldSelf.s3.endpoint)))", "message": "there may be backups already: to have them elsewhere, make another EtcdBackup"},
-    {"rule": "!has(self.volume) || !has(oldSelf.volume) || self.volume == oldSelf.volume", "message": "there may be backups already: to have them elsewhere, make another EtcdBackup"},
+    {"rule": SAME_BUCKET, "message": "there may be backups already: to have them elsewhere, make another EtcdBackup"},
+    {"rule": SAME_VOLUME, "message": "there may be backups already: to have them elsewhere, make another EtcdBackup"},
     {"rule": "!has(self.retention) || !has(self.backupPolicy) || !has(self.backupPolicy.maxBackups)", "message": "either retention or backupPolicy.maxBackups"},
 ]))]
 pub struct EtcdBackupSpec {
@@ -172,12 +185,7 @@ pub struct EtcdBackupSpec {
     /// When to take one, as cron says it: minute, hour, day of the month, month, day of the week, in UTC.
     /// Once, at once, if neither this nor an interval is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 100), extend("x-kubernetes-validations" = [
-        {
-            "rule": "self.startsWith('@') || self.matches('^ *([^ ]+ +){4}[^ ]+ *$')",
-            "message": "write it as cron does, with five fields: '0 3 * * *' is every night at three, UTC",
-        },
-    ]))]
+    #[schemars(length(min = 1, max = 100), extend("x-kubernetes-validations" = as_cron_has_it()))]
     pub schedule: Option<String>,
     /// Which backups stay; all of them, if nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -260,10 +268,12 @@ pub struct BackupPolicy {
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
     {"rule": "has(self.s3) != has(self.volume)", "message": "say where backups go: either s3 or volume"},
+    {"rule": SAME_BUCKET, "message": "there may be backups already: to have them elsewhere, make an EtcdBackup"},
+    {"rule": SAME_VOLUME, "message": "there may be backups already: to have them elsewhere, make an EtcdBackup"},
 ]))]
 pub struct ClusterBackup {
     /// When to take one, as cron says it, in UTC.
-    #[schemars(length(min = 1, max = 100))]
+    #[schemars(length(min = 1, max = 100), extend("x-kubernetes-validations" = as_cron_has_it()))]
     pub schedule: String,
     /// Which backups stay; all of them, if nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -549,4 +559,39 @@ pub struct RestoreFrom {
     pub sha256: String,
     /// Its revision.
     pub revision: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn spec(policy: Value) -> EtcdBackupSpec {
+        let content =
+            json!({"cluster": "db", "volume": {"claim": "c", "path": "db"}, "backupPolicy": policy});
+        serde_json::from_value(content).unwrap()
+    }
+
+    /// In the original 0 means: not at all.
+    #[rstest]
+    #[case::nothing_said(json!({}), None, None, 3600)]
+    #[case::all_said(
+        json!({"backupIntervalInSecond": 125, "maxBackups": 4, "timeoutInSecond": 60}),
+        Some(125),
+        Some(4),
+        60
+    )]
+    #[case::zeros(json!({"backupIntervalInSecond": 0, "maxBackups": 0, "timeoutInSecond": 0}), None, None, 3600)]
+    fn the_policy_of_the_original_is_understood(
+        #[case] policy: Value,
+        #[case] interval: Option<i64>,
+        #[case] keep: Option<u32>,
+        #[case] timeout: i64,
+    ) {
+        let spec = spec(policy);
+        assert_eq!((spec.interval_seconds(), spec.is_repeated()), (interval, interval.is_some()));
+        assert_eq!(spec.retention().and_then(|retention| retention.keep_last), keep);
+        assert_eq!(spec.timeout_seconds(), timeout);
+    }
 }

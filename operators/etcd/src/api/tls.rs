@@ -103,3 +103,22 @@ impl AutomaticTls {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[rstest]
+    #[case::as_it_is(json!({}), [3650 * 86_400, 365 * 86_400, 3600])]
+    #[case::as_they_want(
+        json!({"authorityDays": 30, "certificateDays": 7, "overlapSeconds": 5}),
+        [30 * 86_400, 7 * 86_400, 5]
+    )]
+    fn certificates_are_good_for_as_long_as_people_want(#[case] automatic: Value, #[case] seconds: [u64; 3]) {
+        let validity = serde_json::from_value::<AutomaticTls>(automatic).unwrap().validity();
+        assert_eq!([validity.authority, validity.leaf, validity.overlap].map(|time| time.as_secs()), seconds);
+    }
+}

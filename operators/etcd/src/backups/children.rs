@@ -191,4 +191,17 @@ mod tests {
         assert_eq!(pod.metadata.name.as_deref(), Some(name.as_str()));
         assert_ne!(name, remover_name("nightly", &unfinished, &leaving));
     }
+    #[test]
+    fn a_pod_has_the_volume_and_as_long_as_people_want() {
+        let volume = json!({"claim": "backups", "path": "db"});
+        let backup = backup(json!({"volume": volume, "backupPolicy": {"timeoutInSecond": 60}}));
+        let time: Timestamp = "2026-05-02T03:00:00Z".parse().unwrap();
+        let place = crate::backups::schedule::place(&backup.spec, time).unwrap();
+        let pod = serde_json::to_value(saver(&backup, time, &place, &[], None, "image").spec).unwrap();
+        assert_eq!(pod["activeDeadlineSeconds"], 60);
+        let volumes = pod["volumes"].as_array().unwrap();
+        let claim = json!({"name": "backup", "persistentVolumeClaim": {"claimName": "backups"}});
+        assert!(volumes.contains(&claim), "{volumes:?}");
+        assert!(!volumes.iter().any(|volume| volume["name"] == "client-tls"), "nobody asks who it is");
+    }
 }

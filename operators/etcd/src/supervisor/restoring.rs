@@ -157,19 +157,8 @@ async fn restore(
     has_checksum: bool,
 ) -> Result<(), String> {
     let mut command = Command::new("etcdutl");
-    command.args(["snapshot", "restore"]).arg(snapshot).args([
-        format!("--name={}", whom.member),
-        format!("--initial-cluster={}={}", whom.member, whom.peer_url),
-        format!("--initial-advertise-peer-urls={}", whom.peer_url),
-        format!("--initial-cluster-token={}-{}", whom.cluster_uid, whom.incarnation),
-        format!("--data-dir={}", whom.volume.preparing().display()),
-    ]);
-    if moves_revisions {
-        command.arg(format!("--bump-revision={REVISIONS_SKIPPED}")).arg("--mark-compacted");
-    }
-    if !has_checksum {
-        command.arg("--skip-hash-check");
-    }
+    command.args(["snapshot", "restore"]).arg(snapshot);
+    command.args(restore_flags(whom, moves_revisions, has_checksum));
     let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await;
     match output {
         Ok(output) if output.status.success() => Ok(()),
@@ -183,6 +172,23 @@ async fn restore(
     }
 }
 
+fn restore_flags(whom: &For<'_>, moves_revisions: bool, has_checksum: bool) -> Vec<String> {
+    let mut flags = vec![
+        format!("--name={}", whom.member),
+        format!("--initial-cluster={}={}", whom.member, whom.peer_url),
+        format!("--initial-advertise-peer-urls={}", whom.peer_url),
+        format!("--initial-cluster-token={}-{}", whom.cluster_uid, whom.incarnation),
+        format!("--data-dir={}", whom.volume.preparing().display()),
+    ];
+    if moves_revisions {
+        flags.extend([format!("--bump-revision={REVISIONS_SKIPPED}"), "--mark-compacted".to_owned()]);
+    }
+    if !has_checksum {
+        flags.push("--skip-hash-check".to_owned());
+    }
+    flags
+}
+
 fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -194,4 +200,34 @@ fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_incarnation_has_a_token_of_its_own_and_clients_notice_where_they_knew_later_revisions() {
+        let volume = Volume::at("/var/etcd");
+        let flags = |incarnation, moves_revisions, has_checksum| {
+            let whom = For {
+                volume: &volume,
+                cluster_uid: "uid",
+                member: "db-7",
+                peer_url: "http://db-7.db.n.svc:2380".to_owned(),
+                incarnation,
+            };
+            restore_flags(&whom, moves_revisions, has_checksum)
+        };
+        let has = |flags: &[String], flag: &str| flags.iter().any(|one| one == flag);
+        let in_place = flags(2, true, false);
+        assert!(has(&in_place, "--initial-cluster-token=uid-2"), "{in_place:?}");
+        assert!(has(&in_place, "--bump-revision=1000000000") && has(&in_place, "--mark-compacted"));
+        assert!(has(&in_place, "--skip-hash-check"), "what a survivor left has no checksum");
+        assert!(has(&in_place, "--initial-cluster=db-7=http://db-7.db.n.svc:2380"), "it is alone at first");
+        let new = flags(1, false, true);
+        assert!(has(&new, "--initial-cluster-token=uid-1"), "{new:?}");
+        let others = ["--bump-revision", "--mark-compacted", "--skip-hash-check"];
+        assert!(!new.iter().any(|flag| others.iter().any(|other| flag.starts_with(other))), "{new:?}");
+    }
 }

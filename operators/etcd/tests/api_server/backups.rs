@@ -5,7 +5,7 @@ use etcd_operator::{
     Scope,
     api::{
         EtcdCluster,
-        backup::{EtcdBackup, EtcdBackupStatus},
+        backup::{EtcdBackup, EtcdBackupStatus, Stage},
     },
 };
 use k8s_openapi::api::{
@@ -45,12 +45,64 @@ async fn manifests_of_the_original_and_new_ones_are_understood(#[case] spec: Val
 #[case::abs(json!({"cluster": "db", "storageType": "ABS", "volume": {"claim": "b", "path": "db"}}), "Unsupported value")]
 #[case::two_schedules(json!({"cluster": "db", "schedule": "@daily", "backupPolicy": {"backupIntervalInSecond": 9}, "volume": {"claim": "b", "path": "db"}}), "either schedule or")]
 #[case::no_cron(json!({"cluster": "db", "schedule": "every night", "volume": {"claim": "b", "path": "db"}}), "write it as cron does")]
+#[case::two_retentions(json!({"cluster": "db", "retention": {"keepLast": 3}, "backupPolicy": {"maxBackups": 3}, "volume": {"claim": "b", "path": "db"}}), "either retention or backupPolicy.maxBackups")]
+#[case::nothing_is_kept(json!({"cluster": "db", "retention": {"keepLast": 0}, "volume": {"claim": "b", "path": "db"}}), "keepLast")]
+#[case::kept_for_a_moment(json!({"cluster": "db", "retention": {"keepForSeconds": 5}, "volume": {"claim": "b", "path": "db"}}), "keepForSeconds")]
+#[case::odd_endpoint(json!({"etcdEndpoints": ["etcd:2379"], "volume": {"claim": "b", "path": "db"}}), "etcdEndpoints")]
+#[case::without_credentials(json!({"cluster": "db", "s3": {"path": "bucket/db"}}), "awsSecret")]
 #[case::no_bucket(json!({"cluster": "db", "s3": {"path": "bucket", "awsSecret": "a"}}), "spec.s3.path")]
 #[case::out_of_the_volume(json!({"cluster": "db", "volume": {"claim": "b", "path": "../../etc/passwd"}}), "spec.volume.path")]
 #[tokio::test]
 async fn bad_input_is_refused_in_words_that_help(#[case] spec: Value, #[case] words: &str) {
     let said = refusal(Place::new("backup-bad").await.backup("example", spec).await);
     assert!(said.contains(words), "{said}");
+}
+
+/// What a pod of a backup is told, and what it has mounted.
+#[tokio::test]
+async fn a_backup_of_any_etcd_is_taken_as_its_spec_says() {
+    let place = Place::new("backup-spec").await;
+    let operating = place.start(Scope::OwnNamespace).await;
+    let s3 = json!({
+        "path": "bucket/etcd/db", "awsSecret": "aws", "endpoint": "https://s3:9000", "region": "eu-west-1",
+        "forcePathStyle": true, "caSecret": "authorities",
+    });
+    let spec = json!({
+        "etcdEndpoints": ["https://a:2379", "https://b:2379"], "clientTLSSecret": "client", "storageType": "S3",
+        "backupPolicy": {"timeoutInSecond": 77}, "s3": s3,
+    });
+    place.backup("any", spec).await.unwrap();
+    eventually("its pod is there", async || place.names_of::<Pod>().await.len() == 1).await;
+    let pod = place.api::<Pod>().list(&Default::default()).await.unwrap().items.remove(0);
+    let spec = serde_json::to_value(pod.spec).unwrap();
+    assert_eq!(spec["activeDeadlineSeconds"], 77);
+    let environment = spec["containers"][0]["env"].as_array().unwrap();
+    let value = |name: &str| environment.iter().find(|one| one["name"] == name).unwrap()["value"].clone();
+    assert_eq!(value("ENDPOINTS"), "https://a:2379,https://b:2379");
+    assert_eq!(serde_json::from_str::<Value>(value("PLACE").as_str().unwrap()).unwrap(), json!({"s3": s3}));
+    let volumes = spec["volumes"].as_array().unwrap();
+    let secrets: Vec<_> = volumes.iter().filter_map(|one| one["secret"]["secretName"].as_str()).collect();
+    assert_eq!(secrets, ["aws", "authorities", "client"]);
+    operating.stop().await;
+}
+
+/// Nobody has to say which Secret members know their clients by.
+#[tokio::test]
+async fn a_backup_of_a_cluster_that_speaks_tls_shows_the_clusters_own_certificate() {
+    let place = Place::new("backup-tls").await;
+    let operating = place.start(Scope::OwnNamespace).await;
+    place.cluster("db", json!({"size": 1, "paused": true, "TLS": {"automatic": {}}})).await.unwrap();
+    let ready = Patch::Merge(json!({"status": {"members": {"ready": ["db-0"]}}}));
+    place.api::<EtcdCluster>().patch_status("db", &PatchParams::default(), &ready).await.unwrap();
+    place.backup("a", json!({"cluster": "db", "volume": {"claim": "b", "path": "db"}})).await.unwrap();
+    eventually("its pod is there", async || place.names_of::<Pod>().await.len() == 1).await;
+    let pod = place.api::<Pod>().list(&Default::default()).await.unwrap().items.remove(0);
+    let text = serde_json::to_string(&pod.spec).unwrap();
+    let namespace = place.namespace.name();
+    assert!(text.contains(&format!("https://db-0.db.{namespace}.svc:2379")), "{text}");
+    assert!(text.contains(r#""secretName":"db-client-tls""#), "{text}");
+    assert!(text.contains(r#""claimName":"b""#), "{text}");
+    operating.stop().await;
 }
 
 fn nightly(path: &str) -> Value {
@@ -141,6 +193,12 @@ async fn a_backup_is_taken_once_by_a_pod_of_its_own_and_what_it_says_is_told() {
     .await;
     let told = status(&place, "once").await;
     assert_eq!((told.etcd_revision, told.size, told.kept), (Some(42), Some(4096), 1));
+    assert_eq!(told.last_success_date.unwrap().to_string(), "2026-05-02T03:00:09Z");
+    assert_eq!((told.last_scheduled, told.next), (Some(made.0), None), "there is to be no other");
+    assert_eq!(told.progress.unwrap().stage, Stage::Done);
+    assert_eq!((told.reason.as_str(), told.failure), ("", None));
+    assert_eq!(told.observed_generation, Some(1));
+    assert_eq!((told.leaving.len(), told.unfinished.len()), (0, 0));
     assert_eq!(told.etcd_version, "3.6.16");
     assert_eq!(told.history[0].path, "bucket/etcd/db");
     let note = "Backup bucket/etcd/db: revision 42, 4096 bytes, verified";

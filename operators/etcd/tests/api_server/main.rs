@@ -14,4 +14,5 @@ mod certificates;
 mod metrics;
 mod place;
 mod restores;
+mod surface;
 mod upkeep;

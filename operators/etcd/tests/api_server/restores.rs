@@ -36,6 +36,11 @@ async fn manifests_of_the_original_and_new_ones_are_understood(#[case] spec: Val
 
 #[rstest]
 #[case::from_nowhere(json!({"etcdCluster": {"name": "db"}}), "say where the backup is")]
+#[case::from_two_places(json!({"etcdCluster": {"name": "db"}, "s3": {"path": "bucket/db", "awsSecret": "a"}, "volume": {"claim": "b", "path": "db"}}), "say where the backup is")]
+#[case::another_storage(json!({"etcdCluster": {"name": "db"}, "backupStorageType": "S3", "volume": {"claim": "b", "path": "db"}}), "backupStorageType S3 goes with s3")]
+#[case::into_nothing(json!({"volume": {"claim": "b", "path": "db"}}), "etcdCluster")]
+#[case::odd_name(json!({"etcdCluster": {"name": "No"}, "volume": {"claim": "b", "path": "db"}}), "etcdCluster.name")]
+#[case::too_old(json!({"etcdCluster": {"name": "db"}, "template": {"size": 3, "version": "3.2.13"}, "volume": {"claim": "b", "path": "db"}}), "etcd 3.2.13 has no learners")]
 #[case::both(json!({"etcdCluster": {"name": "db"}, "inPlace": true, "template": {"size": 3}, "volume": {"claim": "b", "path": "db"}}), "template is for a new cluster")]
 #[case::bad_template(json!({"etcdCluster": {"name": "db"}, "template": {"size": 9}, "volume": {"claim": "b", "path": "db"}}), "spec.template.size")]
 #[tokio::test]
@@ -132,6 +137,9 @@ async fn a_bad_backup_is_refused_and_the_running_cluster_is_untouched(#[case] wh
         status.phase == Some(RestorePhase::Refused) && status.reason == why && !status.succeeded
     })
     .await;
+    let told = status(&place).await;
+    assert_eq!(told.observed_generation, Some(1));
+    assert!(told.conditions.iter().any(|known| known.type_ == "Verified" && known.status == "False"));
     let after = place.api::<EtcdCluster>().get("db").await.unwrap();
     assert_eq!((before.metadata.annotations, before.spec), (after.metadata.annotations, after.spec));
     operating.stop().await;
@@ -178,6 +186,23 @@ async fn in_place_the_cluster_is_asked_and_no_other_restore_gets_between() {
     })
     .await;
     assert_eq!(asked(&place).await.unwrap().name, "back");
+    operating.stop().await;
+}
+
+/// What only the rules of an EtcdCluster as a whole find is told, too.
+#[tokio::test]
+async fn a_template_that_makes_no_cluster_is_told() {
+    let place = Place::new("restore-template").await;
+    let template = json!({"size": 1, "storage": {"size": "1Gi"}, "options": {"quotaBackendBytes": "2Gi"}});
+    let operating = begun(&place, json!({"template": template})).await;
+    place.say_that_it_ended("back-check", "Succeeded", good()).await;
+    eventually("it is told", async || {
+        let status = status(&place).await;
+        let says = |words: &str| status.conditions.iter().any(|known| known.message.contains(words));
+        !status.succeeded && says("options.quotaBackendBytes must be less than storage.size")
+    })
+    .await;
+    assert_eq!(place.names_of::<EtcdCluster>().await, [""; 0]);
     operating.stop().await;
 }
 

@@ -5,13 +5,27 @@ use std::{
     net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Stdio},
+    sync::Arc,
 };
 
 use etcd_operator::{
     api::backup::{Place, S3Place},
     backup::{Error, Mounts, Outcome, check, fetch, remove, save},
 };
+use rustls::{
+    ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+};
 use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
+use tokio_rustls::TlsAcceptor;
+use wheelhouse::{
+    certificates::{Authorities, Validity},
+    jiff::Timestamp,
+};
 use wheelhouse_local::{images::Image, progress::Progress};
 use wheelhouse_testing::{eventually, spawn_tethered};
 
@@ -166,4 +180,54 @@ async fn a_server_that_is_away_is_no_reason_to_refuse_a_backup() {
     drop(server);
     let said: Result<Outcome, _> = check(&place, &mounts).await;
     assert!(matches!(&said, Err(Error::Failed(_))), "{said:?}");
+}
+
+/// A server that has no file at all, behind a certificate of that authority. It ends with the test.
+async fn nothing_behind_tls(authorities: &Authorities) -> String {
+    let names = ["127.0.0.1".to_owned()];
+    let pair = authorities.sign("s3", &names, Validity::default(), Timestamp::now()).unwrap();
+    let chain = vec![CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    let (acceptor, listener) =
+        (TlsAcceptor::from(Arc::new(config)), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let _ = stream.read(&mut [0; 4096]).await;
+            let nothing = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            let _ = stream.write_all(nothing).await;
+            let _ = stream.shutdown().await;
+        }
+    });
+    format!("https://{address}")
+}
+
+#[tokio::test]
+async fn an_endpoint_of_an_authority_of_its_own_is_trusted_by_its_secret_and_not_without() {
+    let authorities = Authorities::new("s3", Validity::default(), Timestamp::now()).unwrap();
+    let endpoint = nothing_behind_tls(&authorities).await;
+    let (_pod, mounts) = mounts("SECRET");
+    fs::create_dir(&mounts.authorities).unwrap();
+    fs::write(mounts.authorities.join("ca.crt"), authorities.bundle()).unwrap();
+    let place = |ca_secret: Option<&str>| {
+        Place::S3(S3Place {
+            path: "backups/etcd/db".to_owned(),
+            aws_secret: "aws".to_owned(),
+            endpoint: Some(endpoint.clone()),
+            region: None,
+            force_path_style: true,
+            ca_secret: ca_secret.map(str::to_owned),
+        })
+    };
+    let said = refusal(check(&place(Some("authorities")), &mounts).await);
+    assert!(said.contains("there is no backup at backups/etcd/db"), "{said}");
+    let said = check(&place(None), &mounts).await.unwrap_err();
+    assert!(matches!(&said, Error::Failed(why) if why.contains("certificate")), "{said}");
 }

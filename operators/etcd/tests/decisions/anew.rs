@@ -1,11 +1,12 @@
 //! A cluster that begins anew: from a survivor, or from a backup.
 
 use etcd_operator::{
-    api::{INCARNATION, QuorumLoss, backup::RESTORE},
+    analyse::analyse,
+    api::{EtcdMember, INCARNATION, QuorumLoss, backup::RESTORE},
     incarnation::{Incarnation, Source},
 };
 use rand::rngs::SmallRng;
-use wheelhouse::kube::ResourceExt as _;
+use wheelhouse::{Known, Step, kube::ResourceExt as _};
 
 use super::{condition, is_ready, settled, status, steps, turn};
 use crate::model::World;
@@ -63,6 +64,67 @@ fn who_opted_in_begins_anew_from_the_survivor_once_it_is_certain_for_long_enough
         assert!(world.volumes.contains_key(name), "the volume of {name} stays");
     }
     assert_eq!((world.pods.len(), world.records.len()), (3, 3), "{:#?}", world.story);
+}
+
+/// The bound of what may be lost is told before anything is done.
+#[test]
+fn what_may_be_lost_is_told_in_an_event_before_the_cluster_begins_anew() {
+    let (mut world, mut random, held) = with_one_survivor(QuorumLoss::Restore);
+    world.now += std::time::Duration::from_secs(60);
+    let event = loop {
+        let plan = analyse(&world.observe(&mut random));
+        if let Some(event) = plan.events.iter().find(|event| event.reason == "BeginningAnew") {
+            assert_eq!(incarnation(&world), None, "nothing was done yet");
+            break event.clone();
+        }
+        world.follow(&plan, None, &mut random);
+    };
+    assert!(event.note.contains(&format!("everything up to revision {held} is kept")), "{}", event.note);
+    assert!(event.note.contains("what was acknowledged after that is lost"), "{}", event.note);
+}
+
+/// No other pod can read what is in the survivor's. That it would begin anew by itself is not said.
+#[test]
+fn from_data_in_a_pod_nothing_begins_anew_and_that_is_told() {
+    let (mut world, mut random, held) = with_one_survivor(QuorumLoss::Restore);
+    world.now += std::time::Duration::from_secs(600);
+    let mut seen = loop {
+        let seen = world.observe(&mut random);
+        if matches!(&seen.members, Known::Unknown { why, .. } if why == "no quorum") {
+            break seen;
+        }
+    };
+    seen.cluster.spec.storage.empty_dir = true;
+    seen.volumes.clear();
+    assert_eq!(steps(&seen), [""; 0]);
+    let (_, reason, message) = condition(&seen, "Available");
+    assert_eq!(reason, "QuorumGone", "{message}");
+    assert!(message.contains(&format!("db-1 has everything up to revision {held}")), "{message}");
+    assert!(message.contains("restore a backup in place"), "{message}");
+    assert!(!message.contains("the cluster begins anew"), "{message}");
+}
+
+/// Clients of a cluster that has served know later revisions than the backup has; those of a new one know none.
+#[test]
+fn revisions_are_moved_forward_where_clients_know_later_ones() {
+    let moves = |world: &mut World, random: &mut SmallRng| {
+        let plan = analyse(&world.observe(random));
+        let made = plan.steps.into_iter().find_map(|planned| match planned.step {
+            Step::Create(object) if object.kind.kind == "EtcdMember" => Some(object.content),
+            _ => None,
+        });
+        let record: EtcdMember = serde_json::from_value(made.unwrap()).unwrap();
+        match record.spec.source {
+            Some(Source::Backup { moves_revisions, .. }) => moves_revisions,
+            other => panic!("it begins from {other:?}"),
+        }
+    };
+    let (mut running, mut random) = with_a_request();
+    assert!(moves(&mut running, &mut random));
+    let mut new = World::new(3);
+    new.backup = Some(9);
+    new.ask_for_the_backup();
+    assert!(!moves(&mut new, &mut random));
 }
 
 #[test]

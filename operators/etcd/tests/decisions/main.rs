@@ -9,8 +9,10 @@
 )]
 
 mod anew;
+mod backups;
 mod certificates;
 mod model;
+mod promises;
 mod upkeep;
 
 use etcd_operator::{

@@ -72,3 +72,23 @@ fn one_backup_is_taken_for_a_time_however_often_anybody_looks() {
     // At the beginning and after each 100 s.
     assert_eq!(world.taken, 2, "{:#?}", world.story);
 }
+
+#[test]
+fn while_it_is_paused_no_backup_begins_and_afterwards_the_last_that_was_missed_is_made_up_for() {
+    let mut random = SmallRng::seed_from_u64(1);
+    let mut world = World::new(3);
+    let mut turns = |world: &mut World, times: u32| {
+        for _ in 0..times {
+            let seen = world.observe();
+            world.follow(&seen, None);
+            world.run_pods(&mut random, 0.0);
+            world.pass(1);
+        }
+    };
+    world.pause(true);
+    turns(&mut world, 350);
+    assert_eq!((world.taken, world.history().len()), (0, 0), "{:#?}", world.story);
+    world.pause(false);
+    turns(&mut world, 30);
+    assert_eq!(world.taken, 1, "{:#?}", world.story);
+}

@@ -82,6 +82,11 @@ impl World {
         }
     }
 
+    /// Somebody wants no backup to begin for now, or wants that no more.
+    pub fn pause(&mut self, paused: bool) {
+        self.backup.spec.paused = paused;
+    }
+
     pub fn pass(&mut self, seconds: i64) {
         self.now = self.now.saturating_add(SignedDuration::from_secs(seconds)).unwrap();
     }

@@ -204,3 +204,46 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use object_store::signer::Signer as _;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[rstest]
+    #[case::at_aws(json!({}), "https://bucket.s3.us-east-1.amazonaws.com/etcd/db", "us-east-1")]
+    #[case::at_aws_in_the_path(
+        json!({"forcePathStyle": true}),
+        "https://s3.us-east-1.amazonaws.com/bucket/etcd/db",
+        "us-east-1"
+    )]
+    #[case::in_a_region(
+        json!({"region": "eu-west-1"}),
+        "https://bucket.s3.eu-west-1.amazonaws.com/etcd/db",
+        "eu-west-1"
+    )]
+    #[case::elsewhere(json!({"endpoint": "https://s3.example.com"}), "https://bucket.s3.example.com/etcd/db", "us-east-1")]
+    #[case::elsewhere_in_the_path(
+        json!({"endpoint": "http://s3:9000/", "forcePathStyle": true, "region": "here"}),
+        "http://s3:9000/bucket/etcd/db",
+        "here"
+    )]
+    #[tokio::test]
+    async fn a_file_is_where_the_spec_says(#[case] more: Value, #[case] url: &str, #[case] region: &str) {
+        let folder = tempfile::tempdir().unwrap();
+        for (file, content) in [("accessKeyId", "KEY"), ("secretAccessKey", "SECRET")] {
+            std::fs::write(folder.path().join(file), content).unwrap();
+        }
+        let mut place = json!({"path": "bucket/etcd/db", "awsSecret": "aws"});
+        wheelhouse::overrides::merge(&mut place, &more);
+        let mounts = Mounts { aws: folder.path().to_owned(), ..Mounts::default() };
+        let bucket = Bucket::open(&serde_json::from_value(place).unwrap(), &mounts).unwrap();
+        let signed = bucket.service.signed_url(http::Method::GET, &bucket.file, Duration::from_secs(60));
+        let signed = signed.await.unwrap();
+        assert_eq!(signed.as_str().split('?').next(), Some(url));
+        assert!(signed.as_str().contains(&format!("%2F{region}%2Fs3")), "{signed}");
+    }
+}
