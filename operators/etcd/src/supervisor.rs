@@ -417,8 +417,10 @@ impl Supervisor {
             "pod": self.names.pod_uid,
         });
         loop {
-            if let Some(old_entries) = self.look_at_log(log.as_mut()).await {
-                status["oldEntries"] = json!(old_entries);
+            if let (Some(old_entries), Some(fields)) =
+                (self.look_at_log(log.as_mut()).await, status.as_object_mut())
+            {
+                fields.insert("oldEntries".to_owned(), old_entries.into());
             }
             if let Some(record) = self.record.get()
                 && let Told::Yes = self.tell(&record, self.with_certificates(status.clone()), false).await
