@@ -93,7 +93,7 @@ e2e: deps ## every end-to-end scenario on local clusters (more than an hour)
 	@echo "running every end-to-end scenario (more than an hour)"
 	STEPS=500 OUTAGE_SECONDS=150 $(TEST) --test api_server -- --nocapture random_steps an_api_server_that_was_away
 	FAULTS=all $(TEST) --test faults -- --nocapture
-	$(RUN_TESTS_AS_ROOT) env CHAOS_SECONDS=600 $(TEST_CLUSTERS) --test smoke --test clusters --test three_nodes --test registry --test volumes --test book --test tutorial --test generated --test cdn --test etcd --test chaos -- --nocapture
+	$(RUN_TESTS_AS_ROOT) env CHAOS_SECONDS=600 $(TEST_CLUSTERS) --test smoke --test clusters --test three_nodes --test registry --test volumes --test book --test tutorial --test generated --test workshop --test cdn --test etcd --test chaos -- --nocapture
 
 soak: deps ## millions of decisions, and clusters killed at random moments, for SOAK_MINUTES=10 from SOAK_SEED=1
 	@echo "millions of observations through the decisions of Gordon and etcd (15 minutes), then killing clusters at random moments for $${SOAK_MINUTES:-10} minutes"

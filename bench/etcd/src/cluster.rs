@@ -57,8 +57,12 @@ struct Step {
 impl Step {
     /// What its samples are of; of what is told by more than one, by whom.
     fn measure(&self, by: &str) -> Measure {
-        let measure = Measure::seconds(format!("{}{by}", self.label)).at_most(self.at_most);
-        if self.peer.is_empty() { measure } else { measure.peer(self.peer) }
+        let measure = Measure::seconds(format!("{}{by}", self.label));
+        match by {
+            BY_PODS => measure,
+            _ if self.peer.is_empty() => measure.at_most(self.at_most),
+            _ => measure.at_most(self.at_most).peer(self.peer),
+        }
     }
 }
 
@@ -101,6 +105,7 @@ pub(super) async fn measure(options: &Options, results: &mut Results) -> Result<
 /// What etcd says, and what the status says.
 const BY_ETCD: &str = "";
 const BY_STATUS: &str = " and the status says so";
+const BY_PODS: &str = " and the others' pods are gone";
 const BY_SERVICE: &str = " (by the Service)";
 const BY_MEMBERS: &str = " (by the members)";
 
@@ -114,7 +119,7 @@ async fn take(stage: &Stage, figure: Figure) -> Result<Vec<(&'static str, f64)>>
             until_healthy(stage, begun, Wanted::new(NAME, 3)).await
         }
         Figure::Grow => resize(stage, 3, 5).await,
-        Figure::Shrink => resize(stage, 5, 3).await,
+        Figure::Shrink => shrink(stage, 5, 3).await,
         Figure::Follower => delete_pods(stage, |leads| !leads, 1).await,
         Figure::Two => delete_pods(stage, |_| true, 2).await,
         Figure::Three => delete_pods(stage, |_| true, 3).await,
@@ -150,6 +155,18 @@ async fn resize(stage: &Stage, from: usize, to: usize) -> Result<Vec<(&'static s
     let begun = Instant::now();
     stage.resize(NAME, to).await?;
     until_healthy(stage, begun, Wanted::new(NAME, to)).await
+}
+
+/// Who is no member any more has a pod for a while, which is nobody's trouble: when it is gone is told apart.
+async fn shrink(stage: &Stage, from: usize, to: usize) -> Result<Vec<(&'static str, f64)>> {
+    stage.ensure(NAME, from, VERSION).await?;
+    let begun = Instant::now();
+    stage.resize(NAME, to).await?;
+    let wanted = Wanted { pods_may_linger: true, ..Wanted::new(NAME, to) };
+    let mut samples = until_healthy(stage, begun, wanted).await?;
+    let gone = health::wait(stage, begun, &Wanted::new(NAME, to)).await?;
+    samples.push((BY_PODS, gone.as_secs_f64()));
+    Ok(samples)
 }
 
 /// Deletes so many pods, of leader or followers as it is wanted.

@@ -3,11 +3,13 @@
 mod fields;
 mod rules;
 mod running;
+mod story;
 
 use std::{io::IsTerminal as _, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
+use k8s_openapi::jiff::Timestamp;
 use kube::{
     Api, Client,
     api::DynamicObject,
@@ -195,7 +197,7 @@ async fn show_plan(client: &Client, looked: &Value) -> Result<()> {
         say(format_args!("      because {because}"))?;
     }
     if let Some(status) = looked.pointer("/plan/status") {
-        let before = looked.pointer("/observation/resource/status").unwrap_or(&Value::Null);
+        let before = status_before(looked).unwrap_or(&Value::Null);
         let changed = fields::difference(status, before);
         if !changed.is_empty() {
             say(paint.line(&Line::heading("status")))?;
@@ -216,6 +218,18 @@ async fn show_plan(client: &Client, looked: &Value) -> Result<()> {
         true => say("  nothing of it would change anything"),
         false => say(format_args!("  would change something: {}", would.join(", "))),
     }
+}
+
+/// The status of the resource that was looked at: whatever its observation calls it, it is of that name and of a kind.
+fn status_before(looked: &Value) -> Option<&Value> {
+    let name = text(looked, "/key").rsplit('/').next()?;
+    let fields = looked.get("observation")?.as_object()?;
+    let resource = fields.values().find(|value| {
+        value.get("apiVersion").is_some()
+            && value.get("kind").is_some()
+            && text(value, "/metadata/name") == name
+    });
+    resource?.get("status")
 }
 
 /// An object that is to be so, beside the one that is there.
@@ -302,54 +316,17 @@ pub(crate) async fn explain(explain: Explain) -> Result<()> {
     let decisions: Vec<Value> =
         serde_json::from_str(&printed).context("what the operator answered are no decisions")?;
     say(format_args!("{resource} in {namespace}, looked after by {}", operator.name))?;
-    for decision in &decisions {
-        say(format_args!("{}  {}", text(decision, "/at"), outcome(decision)))?;
-        for planned in list(decision, "/plan/steps") {
-            say(format_args!("    because {}", text(planned, "/because")))?;
-        }
+    for line in story::told(&decisions) {
+        say(line)?;
     }
     if decisions.is_empty() {
         say("no decisions yet")?;
     }
     let object = operator.resource(&client, &explain.name, &namespace).await?;
-    for line in waiting(&object) {
+    for line in story::waiting(&object, Timestamp::now()) {
         say(line)?;
     }
     Ok(())
-}
-
-fn outcome(decision: &Value) -> String {
-    let steps: Vec<_> = list(decision, "/outcome/steps").iter().filter_map(Value::as_str).collect();
-    let took = decision.pointer("/tookMilliseconds").and_then(Value::as_f64).unwrap_or_default();
-    let what = match text(decision, "/outcome/result") {
-        "unchanged" => "all was as it should be".to_owned(),
-        "done" => steps.join(", "),
-        "planned" => format!("would {}", steps.join(", ")),
-        _ => format!("failed: {}", text(decision, "/outcome/message")),
-    };
-    format!("{what} ({took:.1} ms)")
-}
-
-/// The conditions that are not as one would wish, and since when.
-fn waiting(object: &Value) -> Vec<String> {
-    let conditions = list(object, "/status/conditions");
-    let unmet = conditions.iter().filter(|condition| text(condition, "/status") != "True");
-    let mut lines: Vec<_> = unmet
-        .map(|condition| {
-            format!(
-                "waits: {} is {} ({}) since {}: {}",
-                text(condition, "/type"),
-                text(condition, "/status"),
-                text(condition, "/reason"),
-                text(condition, "/lastTransitionTime"),
-                text(condition, "/message")
-            )
-        })
-        .collect();
-    if lines.is_empty() {
-        lines.push("it waits for nothing".to_owned());
-    }
-    lines
 }
 
 /// Writes down what is seen and decided about a resource now.
@@ -403,36 +380,5 @@ pub(crate) async fn rbac(verb: Rbac) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         false => Ok(ExitCode::from(2)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_decision_is_told_by_what_became_of_it() {
-        let told = |outcome: Value| super::outcome(&json!({"tookMilliseconds": 1.25, "outcome": outcome}));
-        assert_eq!(told(json!({"result": "unchanged"})), "all was as it should be (1.2 ms)");
-        assert_eq!(
-            told(json!({"result": "done", "steps": ["apply a", "delete b"]})),
-            "apply a, delete b (1.2 ms)"
-        );
-        assert_eq!(told(json!({"result": "planned", "steps": ["apply a"]})), "would apply a (1.2 ms)");
-        assert_eq!(
-            told(json!({"result": "failed", "message": "no room", "steps": []})),
-            "failed: no room (1.2 ms)"
-        );
-    }
-
-    #[test]
-    fn what_is_not_so_is_waited_for_since_it_is_not() {
-        let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": "R", "lastTransitionTime": "T", "message": "M"});
-        let object =
-            json!({"status": {"conditions": [condition("Ready", "False"), condition("Fine", "True")]}});
-        assert_eq!(waiting(&object), ["waits: Ready is False (R) since T: M"]);
-        assert_eq!(waiting(&json!({})), ["it waits for nothing"]);
     }
 }

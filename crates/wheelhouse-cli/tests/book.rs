@@ -27,7 +27,8 @@ fn the_page_on_gordon_can_be_followed_from_top_to_bottom() {
 
 #[test]
 fn the_page_on_explaining_can_be_followed_from_top_to_bottom() {
-    can_be_followed("docs/explaining.md", &["gordon", "gordon-operator"]);
+    let images = ["gordon", "gordon-operator", "nginx", "cdn-operator", "etcd-v3.6.16", "etcd-operator"];
+    can_be_followed("docs/explaining.md", &images);
 }
 
 #[test]
@@ -44,7 +45,8 @@ fn can_be_followed(page: &str, images: &[&str]) {
     // Two pages at once would find each other's clusters.
     static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let script = page::script(&std::fs::read_to_string(tree().join(page)).unwrap());
+    let text = std::fs::read_to_string(tree().join(page)).unwrap();
+    let script = page::script(&text);
     assert!(script.lines().count() >= 5, "the page shows too few commands: {script}");
     for image in images {
         support::image(image);
@@ -53,7 +55,8 @@ fn can_be_followed(page: &str, images: &[&str]) {
     let wheelhouse = Wheelhouse::new();
     let said = page::follow(&wheelhouse, &script, &tree());
     let left = page::clusters_left(&wheelhouse);
-    said.ok();
+    let wrong = page::wrongly_shown(&text, &said.ok());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(left.is_empty(), "the page leaves clusters behind: {left:?}");
     assert_eq!("", Host::left_since(&before));
 }

@@ -209,6 +209,10 @@ fn provisioner_config(cluster: &Path) -> String {
             "priorityClassName": "system-node-critical",
             "terminationGracePeriodSeconds": 0,
             "hostPID": true,
+            // Every pod with a new volume waits for this one: it has what it needs, and nothing that takes time to make.
+            "hostNetwork": true,
+            "automountServiceAccountToken": false,
+            "enableServiceLinks": false,
             "containers": [{
                 "name": "helper-pod",
                 "image": machine_image::NAME,

@@ -107,7 +107,6 @@ struct ApiContext<'a> {
     stored: &'a str,
     /// The other ones.
     others: &'a [String],
-    other_constants: String,
     version_list: String,
     webhooks: &'a [Webhook],
     webhook_list: String,
@@ -118,7 +117,6 @@ impl<'a> ApiContext<'a> {
     fn of(api: &'a Api, project: &Project) -> Self {
         let (stored, others) =
             api.versions.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
-        let constants: Vec<_> = others.iter().map(|version| version.to_uppercase()).collect();
         let module = api.module();
         Self {
             kind: &api.kind,
@@ -133,7 +131,6 @@ impl<'a> ApiContext<'a> {
             versions: &api.versions,
             stored,
             others,
-            other_constants: constants.join(", "),
             version_list: list(&api.versions),
             webhooks: &api.webhooks,
             webhook_list: list(&api.webhooks),

@@ -89,6 +89,8 @@ pub enum What {
     },
     /// The cluster does not go back any more.
     CancelDowngrade,
+    /// The members take snapshots of their logs.
+    FillLogs,
     /// Writes are taken again after space had run out.
     TakeBackNoSpace {
         /// How large the data of a member may be that does not say so itself.
@@ -107,6 +109,7 @@ impl Action for Change {
             What::CheckUpgrade { .. } => "check-upgrade",
             What::CheckDowngrade { .. } => "check-downgrade",
             What::CancelDowngrade => "cancel-downgrade",
+            What::FillLogs => "fill-logs",
             What::TakeBackNoSpace { .. } => "disarm",
         }
     }
@@ -134,6 +137,7 @@ impl fmt::Display for Change {
                 write!(formatter, "check that the cluster works as {}", to.minor_text())
             }
             What::CancelDowngrade => formatter.write_str("keep the cluster from going back"),
+            What::FillLogs => formatter.write_str("fill the logs until the members take snapshots of them"),
             What::TakeBackNoSpace { .. } => formatter.write_str("take back the alarm that space ran out"),
         }
     }
@@ -154,6 +158,7 @@ pub(crate) async fn act(change: Change, dialer: &Arc<dyn Dial>) -> Result<()> {
         What::CheckUpgrade { to } => upkeep::check_upgrade(&change, &client, *to).await,
         What::CheckDowngrade { to } => upkeep::check_downgrade(&change, &client, *to).await,
         What::CancelDowngrade => upkeep::cancel_downgrade(&change, &client).await,
+        What::FillLogs => upkeep::fill_logs(&change, &client).await,
         What::TakeBackNoSpace { quota } => {
             upkeep::take_back_no_space(&change, &listed, &client, dialer, *quota).await
         }

@@ -202,12 +202,21 @@ fn write_lost_records_again(plan: &mut Plan<Change>, view: &View<'_>) {
     }
 }
 
-/// Whether a member is to have a pod: if it is to be one; or if it leaves and etcd still counts on it.
+/// Whether a member is to have a pod: if it is to be one; if it leaves and etcd still counts on it; or if only its
+/// supervisor can say that it has nothing.
 fn is_to_run(view: &View<'_>, member: &Member<'_>) -> bool {
     let may_be_one =
         view.is_without_a_list() && !view.is_out(member) && member.intent() != Some(Intent::Left);
     let still_counts = member.is_to_go() && (member.listed.is_some() || may_be_one);
-    member.is_kept() || (still_counts && !member.is_lost())
+    member.is_kept() || (still_counts && !member.is_lost()) || is_seed_that_was_not_heard(view, member)
+}
+
+/// A seed that began and whose volume is gone, before anybody knew the cluster: it is given up only on the word of its
+/// supervisor, which needs a pod to say so. In an empty folder it starts nothing.
+fn is_seed_that_was_not_heard(view: &View<'_>, member: &Member<'_>) -> bool {
+    let is_seed = !view.has_begun() && view.seed() == Some(member.name.as_str());
+    let has_said_so = member.record.is_none_or(|record| record.status.data == Some(Data::Lost));
+    is_seed && !member.is_to_go() && member.is_lost() && !has_said_so
 }
 
 /// A volume is made as a child, which fails if somebody else has one of that name, and is let go if it is to

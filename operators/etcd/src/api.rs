@@ -615,6 +615,9 @@ pub struct EtcdMemberStatus {
     /// When its data was last written anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defragmented: Option<Defragmented>,
+    /// Whether its log has entries of before 3.6, which 3.7 cannot read. Told by those that run 3.6.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old_entries: Option<bool>,
 }
 
 /// That the data of a member was written anew.

@@ -50,6 +50,7 @@ use crate::{
     incarnation::{self, Source},
     layout,
     tls::Scheme,
+    version::Version,
 };
 
 /// How often a member that waits looks at what it waits for, beside hearing of changes.
@@ -62,6 +63,10 @@ const ANSWERS_WITHIN: Duration = Duration::from_millis(1500);
 const RAN_WELL: Duration = Duration::from_secs(20);
 /// The longest pause before etcd is started again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The minor version that says what is in its log: the one after it cannot read all of that.
+const TELLS_OF_ITS_LOG: u32 = 6;
+/// How often a log is looked at in which nothing was found.
+const LOOK_AT_LOG_EVERY: Duration = Duration::from_secs(60);
 /// Data that could not be read so many times in a row is corrupt.
 const TRIES: u32 = 3;
 
@@ -389,9 +394,9 @@ impl Supervisor {
 
     /// While etcd runs: finds out who it is, and keeps the record saying so.
     async fn keep_record(&mut self) -> std::convert::Infallible {
-        let identity = loop {
+        let (identity, version) = loop {
             match self.ask().await {
-                Some(identity) => break identity,
+                Some(answer) => break answer,
                 None => tokio::time::sleep(ASK_EVERY).await,
             }
         };
@@ -401,7 +406,9 @@ impl Supervisor {
         if is_marked {
             self.health.may_serve();
         }
-        let status = json!({
+        let mut log =
+            version.filter(|version| version.minor == TELLS_OF_ITS_LOG).map(|_| LookAtLog::default());
+        let mut status = json!({
             "began": true,
             "data": Data::Present,
             "memberID": identity.member,
@@ -410,6 +417,11 @@ impl Supervisor {
             "pod": self.names.pod_uid,
         });
         loop {
+            if let (Some(old_entries), Some(fields)) =
+                (self.look_at_log(log.as_mut()).await, status.as_object_mut())
+            {
+                fields.insert("oldEntries".to_owned(), old_entries.into());
+            }
             if let Some(record) = self.record.get()
                 && let Told::Yes = self.tell(&record, self.with_certificates(status.clone()), false).await
                 && !is_marked
@@ -442,12 +454,31 @@ impl Supervisor {
         }
     }
 
-    async fn ask(&self) -> Option<Identity> {
+    /// Whether the log has entries that no newer version can read, if it is time to look.
+    async fn look_at_log(&self, look: Option<&mut LookAtLog>) -> Option<bool> {
+        let look = look.filter(|look| look.is_due())?;
+        let data = self.volume.data();
+        let looked = tokio::task::spawn_blocking(move || log::has_old_entries(&log::files(&data)?)).await;
+        match looked.map_err(std::io::Error::other).flatten() {
+            Ok(old_entries) => {
+                look.last = Some((Instant::now(), old_entries));
+                Some(old_entries)
+            }
+            Err(error) => {
+                tracing::warn!("cannot read the log: {error}");
+                None
+            }
+        }
+    }
+
+    async fn ask(&self) -> Option<(Identity, Option<Version>)> {
         let address = format!("127.0.0.1:{}", layout::CLIENT_PORT);
         let client =
             etcd::Client::connect(self.certificates.dialer(), &address, ANSWERS_WITHIN).await.ok()?;
-        let header = client.status().await.ok()?.header?;
-        Some(Identity { cluster: Id(header.cluster_id), member: Id(header.member_id) })
+        let status = client.status().await.ok()?;
+        let header = status.header?;
+        let identity = Identity { cluster: Id(header.cluster_id), member: Id(header.member_id) };
+        Some((identity, status.version.parse().ok()))
     }
 
     /// Writes into the status of the record, unless it says so already; under its version, where it
@@ -473,6 +504,19 @@ impl Supervisor {
                 Told::LookAgain
             }
         }
+    }
+}
+
+/// When the log was looked at, and whether it had entries that no newer version can read.
+#[derive(Default)]
+struct LookAtLog {
+    last: Option<(Instant, bool)>,
+}
+
+impl LookAtLog {
+    /// A log without such entries may get some while another member runs an older version; but it may be long, too.
+    fn is_due(&self) -> bool {
+        self.last.is_none_or(|(looked, has_some)| has_some || looked.elapsed() >= LOOK_AT_LOG_EVERY)
     }
 }
 

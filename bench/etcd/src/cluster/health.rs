@@ -26,12 +26,14 @@ pub(super) struct Wanted {
     pub(super) size: usize,
     /// The UIDs of pods that were deleted: they do not count any more.
     pub(super) gone: BTreeSet<String>,
+    /// Whether pods of former members may still be there.
+    pub(super) pods_may_linger: bool,
 }
 
 impl Wanted {
     /// So many members.
     pub(super) fn new(name: &str, size: usize) -> Self {
-        Self { name: name.to_owned(), size, gone: BTreeSet::new() }
+        Self { name: name.to_owned(), size, gone: BTreeSet::new(), pods_may_linger: false }
     }
 }
 
@@ -49,23 +51,29 @@ pub(super) async fn wait(stage: &Stage, begun: Instant, wanted: &Wanted) -> Resu
     bail!("{} was not healthy within {:?}: {last}", wanted.name, stage.patience())
 }
 
-/// Why it is not healthy: every member answers and names the same leader, a quorum lists them all with a vote,
-/// and a write is acknowledged; or not.
+/// Why it is not healthy: a quorum lists just so many members, all with a vote; each of them answers and names the
+/// same leader; there are no other pods, and a write is acknowledged; or not.
 async fn check(seats: &[Seat], wanted: &Wanted) -> Result<(), String> {
     let old = seats.iter().filter(|seat| seat.is_leaving || wanted.gone.contains(&seat.uid)).count();
-    if seats.len() != wanted.size || old > 0 {
+    if !wanted.pods_may_linger && (seats.len() != wanted.size || old > 0) {
         return Err(format!("{} pods, {old} of them on their way out", seats.len()));
     }
-    let answers = join_all(seats.iter().map(ask)).await.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let leaders: BTreeSet<_> = answers.iter().map(|(_, leader)| *leader).collect();
-    if leaders.len() != 1 || leaders.contains(&0) {
-        return Err(format!("the members name the leaders {leaders:x?}"));
-    }
-    let Some((client, _)) = answers.first() else { return Err("nobody answers".to_owned()) };
+    let answers = join_all(seats.iter().map(async |seat| (&seat.name, ask(seat).await))).await;
+    let answering = answers.iter().find_map(|(_, answer)| answer.as_ref().ok());
+    let Some((client, _)) = answering else { return Err("nobody answers".to_owned()) };
     let (_, members) = client.members().await.map_err(|error| error.to_string())?;
     let voters = members.iter().filter(|member| !member.is_learner).count();
     if members.len() != wanted.size || voters != wanted.size {
         return Err(format!("{} members, {voters} of them with a vote", members.len()));
+    }
+    let mut leaders = BTreeSet::new();
+    for member in &members {
+        let answer = answers.iter().find(|(name, _)| **name == member.name).map(|(_, answer)| answer);
+        let (_, leader) = answer.ok_or_else(|| format!("{} has no pod", member.name))?.as_ref()?;
+        leaders.insert(*leader);
+    }
+    if leaders.len() != 1 || leaders.contains(&0) {
+        return Err(format!("the members name the leaders {leaders:x?}"));
     }
     client.put("bench/health", "ok").await.map(drop).map_err(|error| error.to_string())
 }

@@ -272,7 +272,8 @@ fn operators_of(pods: &[String]) -> Result<Vec<u32>> {
         // A process may end meanwhile.
         let read = |file: &str| fs::read_to_string(entry.path().join(file)).unwrap_or_default();
         let groups = read("cgroup").replace('_', "-");
-        if read("comm").trim() == "etcd-operator" && pods.iter().any(|uid| groups.contains(uid.as_str())) {
+        // The other process of a pod only holds its namespaces.
+        if read("comm").trim() != "pause" && pods.iter().any(|uid| groups.contains(uid.as_str())) {
             found.push(pid);
         }
     }

@@ -104,7 +104,7 @@ fn compare(lines: &mut Vec<Line>, path: &str, wanted: &Value, there: &Value) {
 }
 
 /// A value on one line; what is long is cut, and says so.
-fn short(value: &Value) -> String {
+pub(super) fn short(value: &Value) -> String {
     const AT_MOST: usize = 100;
     let text = value.to_string();
     if text.chars().count() <= AT_MOST {

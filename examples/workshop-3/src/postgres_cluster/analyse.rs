@@ -1,7 +1,8 @@
 //! Analyse: from what was seen to what is to be done. Pure: the same observation gives the same plan.
 //!
 //! The seed is launched, and kept: a pod that is lost comes back with its data. More servers would have to copy it, and
-//! to know who writes: a condition says that they are missing.
+//! to know who writes: a condition says that they are missing. There is one image, so there is one version: another
+//! condition says whether it is the one that is wanted.
 
 use kube::ResourceExt as _;
 use wheelhouse::{
@@ -20,6 +21,10 @@ pub fn analyse(seen: &Seen) -> Plan {
     if seen.ready.is_none() {
         let note = format!("Launching the seed of {}", seen.resource.name_any());
         plan.tell(Event::normal("LaunchingSeed", note));
+        let version = version(seen);
+        if version.status == false.into() {
+            plan.tell(Event::warning(version.reason, version.message));
+        }
     }
     plan.step(Step::EnsureSecret(children::password(&seen.resource)), "nobody knows a password beforehand");
     plan.apply(&children::volume(&seen.resource), "the data outlives its pod");
@@ -34,6 +39,7 @@ fn status(seen: &Seen) -> PostgresClusterStatus {
     let last = seen.resource.status.clone().unwrap_or_default();
     let mut conditions = Conditions::from_last(&last.conditions, generation, seen.now);
     conditions.set(readiness(seen));
+    conditions.set(version(seen));
     PostgresClusterStatus { observed_generation: generation, conditions: conditions.into_vec() }
 }
 
@@ -47,6 +53,20 @@ fn readiness(seen: &Seen) -> Condition {
         None => (false, "SeedOnly", format!("{servers}: this operator launches the seed only")),
     };
     Condition { kind: "Ready", status: is_ready.into(), reason: reason.to_owned(), message }
+}
+
+/// Whether what runs is what is wanted. A version may be more exact than the image is: 17.2 is a 17.
+fn version(seen: &Seen) -> Condition {
+    let wanted = &seen.resource.spec.version;
+    let is_wanted = wanted.split('.').next() == Some(children::SERVER);
+    let (reason, message) = match is_wanted {
+        true => ("Same", format!("PostgreSQL {} runs", children::SERVER)),
+        false => (
+            "OtherVersion",
+            format!("{wanted} is wanted, and PostgreSQL {} is what this operator has", children::SERVER),
+        ),
+    };
+    Condition { kind: "WantedVersion", status: is_wanted.into(), reason: reason.to_owned(), message }
 }
 
 #[cfg(test)]
@@ -105,6 +125,20 @@ mod tests {
             [Event::normal("LaunchingSeed", "Launching the seed of one")]
         );
         assert!(analyse(&seen(1, Some(0))).events.is_empty());
+    }
+
+    #[test]
+    fn who_wants_a_version_that_is_not_to_be_had_is_told_which_one_runs() {
+        let mut seen = seen(1, None);
+        for (wanted, is_had) in [("17", true), ("17.2", true), ("9.6.3", false), ("170", false)] {
+            seen.resource.spec.version = wanted.to_owned();
+            assert_eq!(version(&seen).status, is_had.into(), "{wanted}");
+            assert_eq!(analyse(&seen).events.len(), if is_had { 1 } else { 2 }, "{wanted}");
+        }
+        seen.resource.spec.version = "9.6.3".to_owned();
+        let told = analyse(&seen).events.pop();
+        let words = "9.6.3 is wanted, and PostgreSQL 17 is what this operator has";
+        assert_eq!(told, Some(Event::warning("OtherVersion", words)));
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub struct PostgresClusterSpec {
     /// How many servers there are to be.
     #[schemars(range(min = 1, max = 7))]
     pub size: i32,
-    /// The version of PostgreSQL, which stays what it was at first.
+    /// The version of PostgreSQL, which stays what it was at first. A condition says whether it is to be had.
     #[schemars(regex(pattern = r"^[0-9]+([.][0-9]+)*$"))]
     pub version: String,
 }
@@ -40,7 +40,8 @@ pub struct PostgresClusterStatus {
     /// The generation of the spec that this is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Whether as many servers run as are wanted (`Ready`), and if not, why not.
+    /// Whether as many servers run as are wanted (`Ready`), and if not, why not; and whether it is the version that is
+    /// wanted (`WantedVersion`).
     #[serde(default)]
     pub conditions: Vec<Condition>,
 }

@@ -20,10 +20,15 @@ use wheelhouse::plan::{EnsureSecret, SecretValue};
 
 use super::api::PostgresCluster;
 
+/// What every server runs: `images/postgres` of the tree that this example is in.
+const IMAGE: &str = "wheelhouse.dev/postgres:0.1.0";
+/// Which PostgreSQL that image has, whatever is asked for.
+pub(super) const SERVER: &str = "17";
 const PORT: i32 = 5432;
-/// The user `postgres` of the official image.
-const USER: i64 = 999;
-const VOLUME: &str = "/var/lib/postgresql/data";
+/// The user `postgres` of the image.
+const USER: i64 = 65532;
+/// Where the image has its data: in a folder of this volume.
+const VOLUME: &str = "/data";
 
 /// The password of the user `postgres`.
 pub(super) fn password(resource: &PostgresCluster) -> EnsureSecret {
@@ -91,14 +96,11 @@ fn pod(resource: &PostgresCluster) -> PodSpec {
         }),
         ..Default::default()
     };
-    // A folder in the volume: PostgreSQL wants an empty one, and some volumes have a `lost+found`.
-    let data =
-        EnvVar { name: "PGDATA".to_owned(), value: Some(format!("{VOLUME}/pgdata")), ..Default::default() };
     let is_ready = ["pg_isready", "--username=postgres", "--host=127.0.0.1"];
     let container = Container {
         name: "postgres".to_owned(),
-        image: Some(format!("docker.io/library/postgres:{}", resource.spec.version)),
-        env: Some(vec![password, data]),
+        image: Some(IMAGE.to_owned()),
+        env: Some(vec![password]),
         ports: Some(vec![ContainerPort {
             name: Some("postgres".to_owned()),
             container_port: PORT,
@@ -116,6 +118,7 @@ fn pod(resource: &PostgresCluster) -> PodSpec {
         }),
         security_context: Some(SecurityContext {
             allow_privilege_escalation: Some(false),
+            read_only_root_filesystem: Some(true),
             capabilities: Some(Capabilities { drop: Some(vec!["ALL".to_owned()]), ..Default::default() }),
             ..Default::default()
         }),

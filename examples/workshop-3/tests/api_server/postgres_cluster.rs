@@ -17,7 +17,8 @@ const NAME: &str = "example-postgresql-cluster";
 /// The reason of the condition `Ready`.
 async fn reason(place: &Place) -> String {
     let status = place.api::<PostgresCluster>().get(NAME).await.unwrap().status.unwrap_or_default();
-    status.conditions.first().map(|condition| condition.reason.clone()).unwrap_or_default()
+    let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready");
+    ready.map(|condition| condition.reason.clone()).unwrap_or_default()
 }
 
 /// Who controls an object, so that it goes when they do.
@@ -48,7 +49,7 @@ async fn a_seed_is_launched_and_the_status_says_how_it_is() {
     events.expect(EventType::Normal, "LaunchingSeed", &note).await.unwrap();
     let seed = place.api::<StatefulSet>().get(NAME).await.unwrap().spec.unwrap();
     let pod = seed.template.spec.unwrap();
-    assert_eq!(pod.containers.first().unwrap().image.as_deref(), Some("docker.io/library/postgres:17"));
+    assert_eq!(pod.containers.first().unwrap().image.as_deref(), Some("wheelhouse.dev/postgres:0.1.0"));
     let service = place.api::<Service>().get(NAME).await.unwrap().spec.unwrap();
     assert_eq!(service.selector, seed.template.metadata.unwrap().labels, "the Service leads to the pod");
     let secret = place.api::<Secret>().get(NAME).await.unwrap().data.unwrap();

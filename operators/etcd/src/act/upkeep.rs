@@ -1,8 +1,16 @@
 //! Act: what etcd lets its members do: go back to an older version, and take writes again.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use futures::future::join_all;
+use futures::{
+    StreamExt as _,
+    future::{self, join_all},
+    stream,
+};
 use tonic::Code;
 use wheelhouse::Result;
 
@@ -17,6 +25,11 @@ use crate::{
 /// How full the data of a member may be for writes to be taken again, in hundredths of its quota: more
 /// would soon be too much again.
 pub(crate) const ROOM_PERCENT: u64 = 90;
+
+/// So many entries are written at once to fill logs, for so long at the most, and so many of them together.
+const FILLED_AT_ONCE: u32 = 11_000;
+const FILLED_FOR: Duration = Duration::from_secs(20);
+const ASKED_TOGETHER: usize = 32;
 
 pub(super) async fn allow_downgrade(change: &Change, client: &Client, to: Version) -> Result<()> {
     match client.downgrade(DowngradeAction::Enable, &to.minor_text()).await {
@@ -61,6 +74,21 @@ pub(super) async fn cancel_downgrade(change: &Change, client: &Client) -> Result
         Err(error) if error.says("no inflight downgrade") => Ok(()),
         outcome => outcome.map_err(|error| failed(change, error)),
     }
+}
+
+/// Entries that change nothing: etcd asks for alarms by way of its log. It takes a snapshot after every ten thousand
+/// entries, and what is in a snapshot is not read from the log again. People may want more or fewer (`options.snapshotCount`): it
+/// is done again until the members say that it was enough.
+pub(super) async fn fill_logs(change: &Change, client: &Client) -> Result<()> {
+    let begun = Instant::now();
+    let mut asking = stream::iter(0..FILLED_AT_ONCE)
+        .take_while(|_| future::ready(begun.elapsed() < FILLED_FOR))
+        .map(|_| client.alarms())
+        .buffer_unordered(ASKED_TOGETHER);
+    while let Some(answer) = asking.next().await {
+        answer.map_err(|error| failed(change, error))?;
+    }
+    Ok(())
 }
 
 /// Only for space that ran out, and only if every member that etcd lists has room again. Data that is corrupt stays

@@ -379,6 +379,10 @@ fn roll(plan: &mut Plan<Change>, view: &View<'_>) -> bool {
                 versions::allow_way_back(plan, view, to);
                 return true;
             }
+            Some(Some(Obstacle::OldEntries)) => {
+                versions::fill_logs(plan, view);
+                return true;
+            }
             _ if is_outdated(view, member) => member.version(),
             _ => continue,
         };

@@ -7,6 +7,8 @@
 //! - Data never meets an etcd of a minor version that cannot read it. Upwards any can. Downwards etcd has to be told
 //!   first; it then lets the cluster work as the older version does, and each member says when its data is so. Right
 //!   before a pod goes, a quorum is asked once more.
+//! - No log meets an etcd that cannot read it. 3.7 cannot read some entries that were written before 3.6, so a member goes on
+//!   to it only after they are in a snapshot of its log, which etcd takes only after many entries: they are written for that.
 //! - Nobody joins while the cluster is allowed to go back: etcd would not let them.
 //!
 //! The version of a member is written into its record before its pod is made anew, so it stays with the member
@@ -44,6 +46,8 @@ pub(super) fn is_changing(view: &View<'_>) -> bool {
 pub(super) enum Obstacle {
     /// etcd has to allow the way back to this one first.
     First(Version),
+    /// The log has entries that it cannot read.
+    OldEntries,
     /// This has to become so.
     Wait(String),
 }
@@ -64,7 +68,9 @@ pub(super) fn obstacle(view: &View<'_>, member: &Member<'_>, to: Version) -> Opt
         Known::Unknown { why, .. } => return wait(format!("the hashes of the members are not known: {why}")),
     }
     match member.version() {
-        Some(from) if to.minor > from.minor => obstacle_on_the_way_up(view, to),
+        Some(from) if to.minor > from.minor => {
+            obstacle_on_the_way_up(view, to).or_else(|| obstacle_in_the_log(member, from))
+        }
         Some(from) if to.minor < from.minor => obstacle_on_the_way_back(view, member, to),
         _ => None,
     }
@@ -76,6 +82,28 @@ fn obstacle_on_the_way_up(view: &View<'_>, to: Version) -> Option<Obstacle> {
     let storage = healthy.filter_map(|member| member.answer()?.upkeep.storage_version);
     let behind = storage.into_iter().find(|storage| storage.minor + 1 < to.minor)?;
     Some(Obstacle::Wait(format!("the cluster works as {} yet", behind.minor_text())))
+}
+
+/// The last minor version that reads everything that was written before it.
+const READS_OLD_ENTRIES: u32 = 6;
+
+fn obstacle_in_the_log(member: &Member<'_>, from: Version) -> Option<Obstacle> {
+    let status = member.record.map(|record| &record.status).filter(|_| from.minor == READS_OLD_ENTRIES)?;
+    match status.old_entries {
+        Some(false) => None,
+        Some(true) => Some(Obstacle::OldEntries),
+        None => Some(Obstacle::Wait(format!("{} has not said yet what is in its log", member.name))),
+    }
+}
+
+/// Lets the members take snapshots of their logs.
+pub(super) fn fill_logs(plan: &mut Plan<Change>, view: &View<'_>) {
+    next::ask_the_cluster(
+        plan,
+        view,
+        What::FillLogs,
+        "a log has entries of before 3.6, which 3.7 cannot read",
+    );
 }
 
 fn obstacle_on_the_way_back(view: &View<'_>, member: &Member<'_>, to: Version) -> Option<Obstacle> {
@@ -187,6 +215,10 @@ pub(super) fn condition(view: &View<'_>) -> Option<Condition> {
         _ if !next::all_are_there(view) => "waits until all members are there and well".to_owned(),
         Some(Obstacle::Wait(why)) => format!("waits: {why}"),
         Some(Obstacle::First(_)) => "waits until etcd allows the way back".to_owned(),
+        Some(Obstacle::OldEntries) => {
+            "waits until what was written before 3.6 is in a snapshot of its log: nobody else can read it"
+                .to_owned()
+        }
         None => "is next".to_owned(),
     };
     let (all, name) = (begun.len(), &next.name);

@@ -4,6 +4,9 @@
 //! anybody was told is there. It takes an entry with a nonsensical length for such a one too, wherever it is, and
 //! then cuts off entries that were acknowledged, and goes on as if nothing had been. Whoever has such a log must not
 //! vote. Whatever else is wrong with a log, etcd says so itself and ends.
+//!
+//! Before 3.6 etcd wrote some entries, such as what each member is called, in the format of its second version. 3.7 cannot read
+//! them, and ends where it finds one behind the last snapshot of its log: see [`has_old_entries`].
 
 use std::{
     fs::{self, File},
@@ -11,10 +14,41 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use prost::Message as _;
+
 /// No entry is as long as this: etcd takes requests of a few megabytes at most.
 const TOO_LONG: u64 = 1 << 30;
 /// How much is read at a time.
 const BUFFER: usize = 1 << 20;
+
+/// What a log consists of.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Record {
+    #[prost(int64, tag = "1")]
+    kind: i64,
+    #[prost(bytes = "vec", tag = "3")]
+    data: Vec<u8>,
+}
+
+const ENTRY: i64 = 2;
+const SNAPSHOT: i64 = 5;
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Entry {
+    /// Anything but 0 is a change of who the members are.
+    #[prost(int64, tag = "1")]
+    kind: i64,
+    #[prost(uint64, tag = "3")]
+    index: u64,
+    #[prost(bytes = "vec", tag = "4")]
+    data: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Snapshot {
+    #[prost(uint64, tag = "1")]
+    index: u64,
+}
 
 /// The files of a log in their order. None if there is no folder.
 ///
@@ -36,6 +70,66 @@ pub(super) fn files(data: &Path) -> io::Result<Vec<PathBuf>> {
     files.sort();
     Ok(files)
 }
+
+/// Whether a log has entries behind its last snapshot that only 3.6 and what was before it can read. What cannot be
+/// read as a log ends it: that is etcd's business.
+///
+/// # Errors
+/// When a file cannot be read.
+pub(super) fn has_old_entries(files: &[PathBuf]) -> io::Result<bool> {
+    let (mut last_old, mut snapshot) = (0, 0);
+    for path in files {
+        let mut file = BufReader::with_capacity(BUFFER, File::open(path)?);
+        while let Some(record) = next_record(&mut file)? {
+            match record.kind {
+                ENTRY => {
+                    let entry = Entry::decode(record.data.as_slice()).unwrap_or_default();
+                    if entry.kind == 0 && is_old(&entry.data) {
+                        last_old = entry.index.max(last_old);
+                    }
+                }
+                SNAPSHOT => {
+                    snapshot =
+                        Snapshot::decode(record.data.as_slice()).unwrap_or_default().index.max(snapshot);
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(last_old > snapshot)
+}
+
+fn next_record(file: &mut BufReader<File>) -> io::Result<Option<Record>> {
+    let mut field = [0; 8];
+    match file.read_exact(&mut field) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        outcome => outcome?,
+    }
+    let field = u64::from_le_bytes(field);
+    let (length, with_padding) = (field & LENGTH, entry_length(field));
+    if length == 0 || with_padding >= TOO_LONG {
+        return Ok(None);
+    }
+    let mut content = Vec::new();
+    let read = file.by_ref().take(with_padding).read_to_end(&mut content)?;
+    let whole = u64::try_from(read).is_ok_and(|read| read == with_padding);
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    let content = content.get(..length).filter(|_| whole);
+    Ok(content.and_then(|content| Record::decode(content).ok()))
+}
+
+/// A request of the second version begins with its number and with what is to be done, in words.
+fn is_old(entry: &[u8]) -> bool {
+    let Some(after_number) = entry.strip_prefix(&[0x08]) else { return false };
+    let length = after_number.iter().take_while(|byte| **byte >= 0x80).count() + 1;
+    let method = after_number.get(length..).unwrap_or_default();
+    OLD_METHODS.iter().any(|words| {
+        let field = [&[0x12, u8::try_from(words.len()).unwrap_or_default()], words.as_bytes()].concat();
+        method.starts_with(&field)
+    })
+}
+
+const OLD_METHODS: [&str; 6] = ["POST", "PUT", "DELETE", "QGET", "GET", "SYNC"];
 
 /// Where the last file of a log, the only one that etcd mends, has a length that etcd never wrote.
 ///
@@ -69,8 +163,10 @@ pub(super) fn nonsense(files: &[PathBuf]) -> io::Result<Option<String>> {
 /// many.
 fn entry_length(field: u64) -> u64 {
     let padding = if field >> 63 == 1 { (field >> 56) & 7 } else { 0 };
-    (field & (u64::MAX >> 8)) + padding
+    (field & LENGTH) + padding
 }
+
+const LENGTH: u64 = u64::MAX >> 8;
 
 #[cfg(test)]
 mod tests {
@@ -104,6 +200,48 @@ mod tests {
         assert_eq!(nonsense(&files).unwrap(), None);
         let (_folder, files) = log(&[]);
         assert_eq!(nonsense(&files).unwrap(), None);
+    }
+
+    /// A log of records, as etcd writes them.
+    fn log_of(records: &[Record]) -> (tempfile::TempDir, Vec<PathBuf>) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("0000000000000000-0000000000000000.wal");
+        let mut content = Vec::new();
+        for record in records {
+            let record = record.encode_to_vec();
+            let padding = (8 - record.len() % 8) % 8;
+            let flag = if padding == 0 { 0 } else { (0x80 | padding as u64) << 56 };
+            content.extend((record.len() as u64 | flag).to_le_bytes());
+            content.extend(record);
+            content.extend(vec![0; padding]);
+        }
+        content.extend([0; 64]);
+        fs::write(&path, content).unwrap();
+        (folder, vec![path])
+    }
+
+    fn entry(index: u64, data: &[u8]) -> Record {
+        Record { kind: ENTRY, data: Entry { kind: 0, index, data: data.to_vec() }.encode_to_vec() }
+    }
+
+    fn snapshot(index: u64) -> Record {
+        Record { kind: SNAPSHOT, data: Snapshot { index }.encode_to_vec() }
+    }
+
+    #[test]
+    fn entries_of_before_3_6_are_found_behind_the_last_snapshot_only() {
+        // Number 300, then the method, then a path; and a put of today, which begins with a number, too.
+        let old = b"\x08\xac\x02\x12\x03PUT\x1a\x0a/0/members/";
+        let new = b"\x08\xac\x02\x22\x06\x0a\x01a\x12\x01b";
+        let has = |records: &[Record]| {
+            let (_folder, files) = log_of(records);
+            has_old_entries(&files).unwrap()
+        };
+        assert!(has(&[snapshot(0), entry(1, new), entry(2, old), entry(3, new)]));
+        assert!(!has(&[snapshot(0), entry(1, old), entry(2, new), snapshot(2), entry(3, new)]));
+        assert!(has(&[snapshot(0), entry(1, new), snapshot(1), entry(2, old)]));
+        assert!(!has(&[snapshot(0), entry(1, new), entry(2, b"")]));
+        assert!(!has(&[]));
     }
 
     #[test]

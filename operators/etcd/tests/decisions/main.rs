@@ -204,6 +204,28 @@ fn a_cluster_that_has_begun_names_no_seed_again() {
 }
 
 #[test]
+fn a_seed_that_began_and_whose_volume_is_gone_is_asked_before_another_takes_its_place() {
+    let (mut world, mut random) = (World::new(3), SmallRng::seed_from_u64(1));
+    for _ in 0..2 {
+        let plan = analyse(&world.observe(&mut random));
+        world.follow(&plan, None, &mut random);
+    }
+    world.records.get_mut("db-0").unwrap().status.began = true;
+    world.pods.remove("db-0").unwrap();
+    world.volumes.remove("db-0").unwrap();
+    let told = steps(&world.observe(&mut random));
+    assert!(told.contains(&"create Pod db-0".to_owned()), "{told:?}");
+    assert!(!told.contains(&"update EtcdCluster db".to_owned()), "nobody else is the seed yet: {told:?}");
+    world.now += std::time::Duration::from_secs(100);
+    for _ in 0..100 {
+        turn(&mut world, &mut random);
+    }
+    assert!(is_ready(&world), "{:#?}", world.story);
+    assert_eq!(world.incarnations_begun.len(), 1, "it began once");
+    assert!(world.list.iter().all(|listed| listed.name != "db-0"), "and not with db-0");
+}
+
+#[test]
 fn a_wiped_member_is_replaced_under_another_name() {
     let (mut world, mut random) = settled(3);
     world.volumes.get_mut("db-1").unwrap().1.log = None;

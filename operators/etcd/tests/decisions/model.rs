@@ -100,6 +100,8 @@ pub struct World {
     pub had_two_operators: bool,
     /// The minor version that the cluster works as, and the one that it may go back to.
     pub works_as: u32,
+    /// Whether anybody ever ran a version whose entries 3.7 cannot read.
+    wrote_old_entries: bool,
     pub way_back: Option<u32>,
     /// Who was told to lead.
     lead: Option<Id>,
@@ -136,6 +138,7 @@ impl World {
             is_stale: false,
             had_two_operators: false,
             works_as: 6,
+            wrote_old_entries: false,
             way_back: None,
             lead: None,
             next_uid: 0,
@@ -684,6 +687,10 @@ impl World {
             What::CheckUpgrade { to } => return self.works_as + 1 == to.minor,
             What::CheckDowngrade { to } => return self.works_as <= to.minor,
             What::CancelDowngrade => self.way_back = None,
+            What::FillLogs => {
+                let records = self.records.values_mut().filter(|record| record.status.old_entries.is_some());
+                records.for_each(|record| record.status.old_entries = Some(false));
+            }
             What::TakeBackNoSpace { .. } => panic!("no space ran out"),
         }
         !is_lost
@@ -917,7 +924,14 @@ impl World {
 
     fn say_who_it_is(&mut self, name: &str, pod: &str, id: u64) {
         let incarnation = self.pods.get(name).map_or(0, |pod| pod.incarnation);
+        let runs = |minor: u32| self.pods.get(name).is_some_and(|pod| pod.version.minor == minor);
+        let tells_of_its_log = runs(6);
+        self.wrote_old_entries |= runs(5);
+        let has_old_entries = self.wrote_old_entries;
         self.say(name, pod, |status| {
+            if tells_of_its_log {
+                status.old_entries.get_or_insert(has_old_entries);
+            }
             status.began = true;
             status.data = Some(Data::Present);
             status.member_id = Some(Id(id));

@@ -129,6 +129,25 @@ fn the_way_back_is_allowed_before_any_pod_goes_and_checked_once_more() {
     );
 }
 
+#[test]
+fn no_log_meets_a_version_that_cannot_read_it() {
+    let (mut world, mut random) = settled(3);
+    world.cluster.spec.version = "3.7.3".to_owned();
+    let mut seen = observed(&mut world, &mut random);
+    let mut with = |old_entries| {
+        seen.records.iter_mut().for_each(|record| record.status.old_entries = old_entries);
+        (steps(&seen), condition(&seen, "UpToDate").2)
+    };
+    let (steps, message) = with(Some(true));
+    assert_eq!(steps, ["fill the logs until the members take snapshots of them"]);
+    assert!(message.contains("waits until what was written before 3.6 is in a snapshot"), "{message}");
+    let (steps, message) = with(None);
+    assert_eq!(steps, [""; 0]);
+    assert!(message.contains("has not said yet what is in its log"), "{message}");
+    let (steps, _) = with(Some(false));
+    assert!(steps[0].starts_with("check that the cluster can go on to 3.7"), "{steps:?}");
+}
+
 #[rstest]
 #[case::space("memberID:1 alarm:NOSPACE", "an alarm says that space ran out")]
 #[case::corruption("alarm:CORRUPT", "an alarm says that data is corrupt")]

@@ -56,15 +56,7 @@ impl Operator for {{ api.kind }}Operator {
 
 /// The kind, as it is registered.
 pub fn crd() -> CustomResourceDefinition {
-{%- if api.others %}
-    let crd = {{ api.kind }}::crd();
-{%- for version in api.others %}
-    let crd = with_version(crd, {{ version }}::{{ api.kind }}::crd());
-{%- endfor %}
-    crd
-{%- else %}
-    {{ api.kind }}::crd()
-{%- endif %}
+    {% for version in api.others %}with_version({% endfor %}{{ api.kind }}::crd(){% for version in api.others %}, {{ version }}::{{ api.kind }}::crd()){% endfor %}
 }
 
 /// What the operator is registered for: RBAC follows from it.

@@ -26,12 +26,6 @@ pub fn manager() -> Manager {
 
 /// What the API server asks before it takes a resource.
 fn webhooks() -> Webhooks {
-    let webhooks = Webhooks::new();
-{%- for api in apis %}
-{%- if api.needs_webhooks %}
-    let webhooks = {{ api.module }}::webhooks(webhooks);
-{%- endif %}
-{%- endfor %}
-    webhooks
+    {% for api in apis if api.needs_webhooks %}{{ api.module }}::webhooks({% endfor %}Webhooks::new(){% for api in apis if api.needs_webhooks %}){% endfor %}
 }
 {%- endif %}

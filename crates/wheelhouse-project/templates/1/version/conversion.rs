@@ -73,11 +73,14 @@ mod tests {
     fn nothing_is_lost_on_the_way_there_and_back() {
         let spec = {{ api.kind }}Spec { replicas: 3, image: "nginx".to_owned(){% if api.cluster_scoped %}, namespace: "default".to_owned(){% endif %} };
         let stored = write(&{{ api.kind }}::new("one", spec)).unwrap();
-        for version in [{{ api.other_constants }}] {
+        let there_and_back = |version: &str| {
             let converted = convert(stored.clone(), version).unwrap();
             assert_eq!(converted["apiVersion"], version);
             assert_eq!(convert(converted, STORED).unwrap(), stored);
-        }
+        };
+{%- for version in api.others %}
+        there_and_back({{ version | upper }});
+{%- endfor %}
         assert!(convert(stored, "{{ api.full_group }}/v999").is_err());
     }
 }
