@@ -24,6 +24,8 @@ use crate::{
 
 /// An operator that wrote nothing for so long has settled.
 const QUIET: Duration = Duration::from_millis(900);
+/// How often is looked for what everything is compared with.
+const LOOKS: u32 = 10;
 /// One that writes for longer than that never settles.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -118,7 +120,7 @@ impl SpecTrial {
             Looking { run: &run, resources, kind: &kind, kinds: &kinds, client, namespace: namespace.name() };
         looking.apply(&self.resource).await.map_err(Error::api("apply the resource"))?;
         looking.begun().await;
-        let Some(before) = looking.settled().await? else {
+        let Some(before) = looking.settled_for_good().await? else {
             let problem = "it does not settle".to_owned();
             return Err(Error::Trial { subject: names.kind.clone(), problem });
         };
@@ -170,6 +172,21 @@ impl Looking<'_> {
         while !self.run.has_written() && began.elapsed() < PATIENCE {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+    }
+
+    /// What everything is compared with: two looks see the same, some time apart. On a busy machine an operator may be quiet
+    /// because it has not gone on yet.
+    async fn settled_for_good(&self) -> Result<Option<State>> {
+        let mut last = self.settled().await?;
+        for _ in 0..LOOKS {
+            tokio::time::sleep(QUIET * 2).await;
+            let now = self.settled().await?;
+            if now == last {
+                return Ok(now);
+            }
+            last = now;
+        }
+        Ok(None)
     }
 
     /// What there is once the operator has settled; nothing if it does not.
