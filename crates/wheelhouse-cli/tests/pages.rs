@@ -39,22 +39,24 @@ fn every_line_of_the_talks_has_a_test_or_a_reason() {
 }
 
 #[test]
-fn every_test_that_the_laws_and_the_talks_name_is_there() {
-    let laws = read("docs/laws.md");
-    let below = "crates/wheelhouse/";
-    assert!(laws.contains(&format!("A file without a crate before it is below `{below}`")));
-    let missing_in_laws = missing_tests(&laws, |file| match file.split('/').next() {
-        Some("src" | "tests") => format!("{below}{file}"),
-        _ => file.to_owned(),
-    });
+fn every_test_that_pages_name_is_there() {
+    let mut missing = Vec::new();
+    for (page, below) in [("docs/laws.md", "crates/wheelhouse/"), ("docs/etcd-tests.md", "operators/etcd/")] {
+        let page = read(page);
+        assert!(page.contains(&format!("A file without a crate before it is below `{below}`")));
+        missing.extend(missing_tests(&page, |file| match file.split('/').next() {
+            Some("src" | "tests") => format!("{below}{file}"),
+            _ => file.to_owned(),
+        }));
+    }
     let talks = read("docs/talks.md");
     let stands_for = abbreviations(&talks);
     assert_eq!(Some("crates/wheelhouse-cli/tests/"), stands_for.get("cli/").map(String::as_str));
-    let missing_in_talks = missing_tests(&talks, |file| {
+    missing.extend(missing_tests(&talks, |file| {
         let abbreviated = stands_for.iter().find(|(short, _)| file.starts_with(short.as_str()));
         abbreviated.map_or(file.to_owned(), |(short, long)| format!("{long}{}", &file[short.len()..]))
-    });
-    assert_eq!(Vec::<String>::new(), [missing_in_laws, missing_in_talks].concat());
+    }));
+    assert_eq!(Vec::<String>::new(), missing);
 }
 
 #[test]

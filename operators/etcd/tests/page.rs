@@ -1,12 +1,7 @@
-//! The page `docs/etcd-tests.md` says which test holds what: every test that it names is there, and every field of the
-//! API is on it.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "these are tests")]
+//! The page `docs/etcd-tests.md` says which test holds what: every field of the API is on it.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "these are tests")]
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use etcd_operator::api::{
     EtcdCluster, EtcdMember,
@@ -36,31 +31,14 @@ const WHOLE: [&str; 15] = [
     "status.restored",
 ];
 
-fn tree() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
 fn page() -> String {
-    fs::read_to_string(tree().join("docs/etcd-tests.md")).unwrap()
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/etcd-tests.md");
+    fs::read_to_string(page).unwrap()
 }
 
 /// What stands between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
-}
-
-#[test]
-fn every_test_that_the_page_names_is_there() {
-    let page = page();
-    let named: BTreeSet<_> = quoted(&page).filter_map(|text| text.split_once(".rs::")).collect();
-    assert!(named.len() > 100, "{}", named.len());
-    for (file, function) in named {
-        let below = if file.starts_with("crates/") { tree() } else { tree().join("operators/etcd") };
-        let path = below.join(format!("{file}.rs"));
-        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let is_there = ["(", "<"].iter().any(|after| text.contains(&format!("fn {function}{after}")));
-        assert!(is_there, "{function} is not in {file}.rs");
-    }
 }
 
 fn collect(schema: &Value, path: &str, fields: &mut BTreeSet<String>) {
