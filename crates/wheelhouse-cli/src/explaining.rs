@@ -16,6 +16,7 @@ use kube::{
     core::{ApiResource, GroupVersionKind},
 };
 use serde_json::Value;
+use wheelhouse_local::manifests::Manifest;
 use wheelhouse_project::Project;
 
 use crate::{operator_program::OperatorProgram, say, working::current_cluster};
@@ -151,10 +152,12 @@ pub(crate) async fn plan(plan: Plan) -> Result<()> {
             program.prints(&["plan", "--json", "-f", &file]).await?
         }
         None => {
-            let kind = running::kind_in(&content)
-                .with_context(|| format!("{} has no resource", plan.file.display()))?;
-            let operator = RunningOperator::of(&client, &kind).await?;
-            operator.prints(&client, &["plan", "--json", "-f", "-"], Some(&content)).await?
+            let manifests = Manifest::read_all(&plan.file, &content)?;
+            let first =
+                manifests.first().with_context(|| format!("{} has no resource", plan.file.display()))?;
+            let operator = RunningOperator::of(&client, first.kind()).await?;
+            let asked = operator.in_namespaces(&manifests, client.default_namespace());
+            operator.prints(&client, &["plan", "--json", "-f", "-"], Some(&asked)).await?
         }
     };
     if plan.output == Output::Json {
@@ -174,8 +177,9 @@ async fn show_plan(client: &Client, looked: &Value) -> Result<()> {
     let namespace = key.split_once('/').map(|(namespace, _)| namespace);
     say(format_args!("{} {key}", text(looked, "/controller")))?;
     let would: Vec<_> = list(looked, "/would").iter().filter_map(Value::as_str).collect();
-    for planned in list(looked, "/plan/steps") {
-        let because = text(planned, "/because");
+    let words = list(looked, "/words");
+    let mut others = 0;
+    for (number, planned) in list(looked, "/plan/steps").iter().enumerate() {
         let Some((what, step)) =
             planned.get("step").and_then(Value::as_object).and_then(|step| step.iter().next())
         else {
@@ -189,12 +193,20 @@ async fn show_plan(client: &Client, looked: &Value) -> Result<()> {
                 lines.extend(fields::mentioned(step.get("fields").unwrap_or(&Value::Null)));
                 lines
             }
-            other => vec![Line::action(other, step)],
+            other => match words.get(number).and_then(Value::as_str) {
+                Some(words) if !would.contains(&words) => Vec::new(),
+                Some(words) => vec![Line::object(Sign::Action, words)],
+                None => vec![Line::action(other, step)],
+            },
         };
+        if lines.is_empty() {
+            others += 1;
+            continue;
+        }
         for line in lines {
             say(paint.line(&line))?;
         }
-        say(format_args!("      because {because}"))?;
+        say(format_args!("      because {}", text(planned, "/because")))?;
     }
     if let Some(status) = looked.pointer("/plan/status") {
         let before = status_before(looked).unwrap_or(&Value::Null);
@@ -209,14 +221,17 @@ async fn show_plan(client: &Client, looked: &Value) -> Result<()> {
     for event in list(looked, "/plan/events") {
         say(format_args!(
             "  event {} {}: {}",
-            text(event, "/type"),
+            text(event, "/kind"),
             text(event, "/reason"),
             text(event, "/note")
         ))?;
     }
+    if others > 0 {
+        say(format_args!("  and {others} more that are as they are to be"))?;
+    }
     match would.is_empty() {
-        true => say("  nothing of it would change anything"),
-        false => say(format_args!("  would change something: {}", would.join(", "))),
+        true => say("  nothing would change"),
+        false => say(format_args!("  would {}", would.join(", "))),
     }
 }
 
@@ -232,7 +247,7 @@ fn status_before(looked: &Value) -> Option<&Value> {
     resource?.get("status")
 }
 
-/// An object that is to be so, beside the one that is there.
+/// An object that is to be so, beside the one that is there; nothing if it is so.
 async fn object_lines(client: &Client, step: &Value, namespace: Option<&str>) -> Result<Vec<Line>> {
     let kind = GroupVersionKind::gvk(
         text(step, "/kind/group"),
@@ -252,14 +267,14 @@ async fn object_lines(client: &Client, step: &Value, namespace: Option<&str>) ->
     Ok(match there {
         None => {
             let mut lines = vec![Line::object(Sign::Added, &title)];
-            lines.extend(fields::mentioned(&content));
+            lines.extend(fields::in_short(fields::mentioned(&content)));
             lines
         }
         Some(there) => {
-            let changed = fields::difference(&content, &there);
-            let sign = if changed.is_empty() { Sign::Same } else { Sign::Changed };
-            let mut lines = vec![Line::object(sign, &title)];
-            lines.extend(changed);
+            let mut lines = fields::difference(&content, &there);
+            if !lines.is_empty() {
+                lines.insert(0, Line::object(Sign::Changed, &title));
+            }
             lines
         }
     })
@@ -296,7 +311,7 @@ impl Paint {
             Sign::Changed => "33",
             Sign::Removed => "31",
             Sign::Action => "36",
-            Sign::Same | Sign::None => return line.text(),
+            Sign::None => return line.text(),
         };
         format!("\x1b[{code}m{}\x1b[0m", line.text())
     }

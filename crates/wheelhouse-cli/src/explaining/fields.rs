@@ -4,6 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+/// Of something new the rest is in the JSON.
+const SHOWN_OF_NEW: usize = 6;
+
 /// What happens to something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sign {
@@ -11,7 +14,6 @@ pub(super) enum Sign {
     Changed,
     Removed,
     Action,
-    Same,
     None,
 }
 
@@ -46,7 +48,6 @@ impl Line {
             Sign::Changed => "~",
             Sign::Removed => "-",
             Sign::Action => "!",
-            Sign::Same => "=",
             Sign::None => " ",
         };
         let indent = "  ".repeat(self.depth);
@@ -68,14 +69,40 @@ pub(super) fn difference(wanted: &Value, there: &Value) -> Vec<Line> {
     lines
 }
 
+/// The first of them, and how many more there are.
+pub(super) fn in_short(mut lines: Vec<Line>) -> Vec<Line> {
+    let more = lines.len().saturating_sub(SHOWN_OF_NEW);
+    if more > 1 {
+        lines.truncate(SHOWN_OF_NEW);
+        lines.push(Line {
+            sign: Sign::None,
+            depth: 2,
+            text: format!("... and {more} more, with --output json"),
+        });
+    }
+    lines
+}
+
+/// What an item of a list is called.
+fn label(item: &Value) -> Option<&str> {
+    ["name", "type"].iter().find_map(|field| item.get(field)?.as_str())
+}
+
 fn compare(lines: &mut Vec<Line>, path: &str, wanted: &Value, there: &Value) {
     match (wanted, there) {
         (Value::Object(fields), _) if !fields.is_empty() => {
             for (name, wanted) in fields {
-                // These are how it is found, not what it is.
-                if path.is_empty() && matches!(name.as_str(), "apiVersion" | "kind")
-                    || path == "metadata" && name == "name"
-                {
+                // These are how it is found, not what it is; and what changes with everything else.
+                let finds = match name.as_str() {
+                    "apiVersion" | "kind" => path.is_empty(),
+                    "name" if path == "metadata" => true,
+                    "name" | "type" => {
+                        wanted.as_str().is_some_and(|value| path.ends_with(&format!("[{value}]")))
+                    }
+                    "lastTransitionTime" | "observedGeneration" => true,
+                    _ => false,
+                };
+                if finds {
                     continue;
                 }
                 let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
@@ -84,11 +111,11 @@ fn compare(lines: &mut Vec<Line>, path: &str, wanted: &Value, there: &Value) {
         }
         (Value::Array(items), _) if items.iter().any(Value::is_object) => {
             for (index, wanted) in items.iter().enumerate() {
-                let name = wanted.get("name").and_then(Value::as_str);
+                let name = label(wanted);
                 let same = match name {
-                    Some(name) => there.as_array().and_then(|there| {
-                        there.iter().find(|item| item.get("name").and_then(Value::as_str) == Some(name))
-                    }),
+                    Some(name) => {
+                        there.as_array().and_then(|there| there.iter().find(|item| label(item) == Some(name)))
+                    }
                     None => there.get(index),
                 };
                 let label = name.map_or_else(|| index.to_string(), str::to_owned);
@@ -129,14 +156,32 @@ mod tests {
     fn only_what_is_mentioned_and_differs_is_shown() {
         let there = json!({"spec": {"replicas": 2, "paused": false, "containers": [
             {"name": "side", "image": "s:1"}, {"name": "main", "image": "m:1", "ports": [80]},
-        ]}});
+        ]}, "conditions": [{"type": "Ready", "status": "False"}]});
         let wanted = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "labels": {"x": "y"}},
-            "spec": {"replicas": 3, "containers": [{"name": "main", "image": "m:2", "ports": [80]}]}});
+            "spec": {"replicas": 3, "containers": [{"name": "main", "type": "x", "image": "m:2", "ports": [80]}]},
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "now"}]});
         insta::assert_snapshot!(shown(&difference(&wanted, &there)), @r#"
             + metadata.labels.x: "y"
             ~ spec.replicas: 2 -> 3
+            + spec.containers[main].type: "x"
             ~ spec.containers[main].image: "m:1" -> "m:2"
+            ~ conditions[Ready].status: "False" -> "True"
         "#);
+    }
+
+    #[test]
+    fn much_is_told_in_short() {
+        let many = |count: usize| {
+            mentioned(&Value::from_iter((0..count).map(|number| (number.to_string(), json!(1)))))
+        };
+        assert_eq!(
+            in_short(many(SHOWN_OF_NEW + 1)),
+            many(SHOWN_OF_NEW + 1),
+            "one more is no longer than saying so"
+        );
+        let shown = in_short(many(SHOWN_OF_NEW + 3));
+        assert_eq!(shown.len(), SHOWN_OF_NEW + 1);
+        assert_eq!(shown[SHOWN_OF_NEW].text().trim(), "... and 3 more, with --output json");
     }
 
     #[test]

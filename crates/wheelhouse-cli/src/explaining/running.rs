@@ -11,8 +11,9 @@ use kube::{
     api::{AttachParams, DynamicObject, ListParams},
     core::{ApiResource, GroupVersionKind},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use wheelhouse_local::manifests::Manifest;
 
 /// Where images of operators have their program.
 const PROGRAM: &str = "/program";
@@ -25,6 +26,8 @@ pub(super) struct RunningOperator {
     /// The plural of the kind that is asked about.
     pub(super) kind: String,
     crd: CustomResourceDefinition,
+    /// Kinds of this cluster whose resources are in no namespace.
+    cluster_scoped: Vec<String>,
     pod: Pod,
 }
 
@@ -61,7 +64,14 @@ impl RunningOperator {
         };
         let name = crd.annotations().get(OPERATOR).cloned().unwrap_or_default();
         let pod = leading_pod(client, &name).await?;
-        Ok(Self { name, kind: crd.spec.names.plural.clone(), crd, pod })
+        let cluster_scoped = all.into_iter().filter(|crd| crd.spec.scope == "Cluster");
+        let cluster_scoped = cluster_scoped.map(|crd| crd.spec.names.kind).collect();
+        Ok(Self { name, kind: crd.spec.names.plural.clone(), crd, cluster_scoped, pod })
+    }
+
+    /// These resources as one text, each in its namespace: the operator's own is not that of whoever asks.
+    pub(super) fn in_namespaces(&self, manifests: &[Manifest], default: &str) -> String {
+        in_namespaces(manifests, default, &self.cluster_scoped)
     }
 
     /// What its program prints in its own pod.
@@ -141,11 +151,18 @@ async fn leading_pod(client: &Client, operator: &str) -> Result<Pod> {
     Ok(pods.iter().find(leads).unwrap_or(first).clone())
 }
 
-/// The kind of the first resource in a manifest.
-pub(super) fn kind_in(manifest: &str) -> Option<String> {
-    let lines = manifest.lines();
-    let kind = lines.filter_map(|line| line.strip_prefix("kind:")).next()?;
-    Some(kind.split('#').next()?.trim().trim_matches(['"', '\'']).to_owned())
+fn in_namespaces(manifests: &[Manifest], default: &str, cluster_scoped: &[String]) -> String {
+    let items = manifests.iter().map(|manifest| {
+        let mut object = manifest.object.clone();
+        let is_namespaced = !cluster_scoped.iter().any(|kind| kind == manifest.kind());
+        if let Some(metadata) =
+            object.get_mut("metadata").and_then(Value::as_object_mut).filter(|_| is_namespaced)
+        {
+            metadata.entry("namespace").or_insert_with(|| default.into());
+        }
+        object
+    });
+    json!({"apiVersion": "v1", "kind": "List", "items": items.collect::<Vec<_>>()}).to_string()
 }
 
 #[cfg(test)]
@@ -153,8 +170,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kind_of_a_manifest_is_that_of_its_first_resource() {
-        assert_eq!(kind_in("# hi\napiVersion: a/v1\nkind: \"Gordon\" # yes\n").as_deref(), Some("Gordon"));
-        assert_eq!(kind_in("metadata: {}\n"), None);
+    fn what_says_no_namespace_is_in_that_of_whoever_asks() {
+        let text = "kind: A\nmetadata: {name: a}\n---\nkind: A\nmetadata: {name: b, namespace: theirs}\n---\nkind: C\nmetadata: {name: c}\n";
+        let manifests = Manifest::read_all("file".as_ref(), text).unwrap();
+        let asked: Value =
+            serde_json::from_str(&in_namespaces(&manifests, "mine", &["C".to_owned()])).unwrap();
+        let namespaces = [0, 1, 2].map(|item| asked["items"][item]["metadata"]["namespace"].as_str());
+        assert_eq!(namespaces, [Some("mine"), Some("theirs"), None]);
     }
 }

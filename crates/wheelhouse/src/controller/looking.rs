@@ -39,6 +39,8 @@ pub(crate) struct Looked {
     pub(crate) plan: Value,
     /// The plan, for people.
     pub(crate) text: String,
+    /// Its steps, in words.
+    pub(crate) words: Vec<String>,
     /// The steps that would change something, in words.
     pub(crate) would: Vec<String>,
 }
@@ -70,6 +72,7 @@ impl<O: Operator> Running<O> {
             observation: without_secrets(decided.observation().map_err(unwritable)?),
             plan: without_secrets(decided.plan().map_err(unwritable)?),
             text: decided.plan.to_string(),
+            words: decided.plan.steps.iter().map(|planned| planned.step.to_string()).collect(),
             would: self.would_do(&owner, &decided.plan).await,
         })
     }

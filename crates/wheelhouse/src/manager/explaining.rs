@@ -274,6 +274,7 @@ fn as_json(looked: &Looked) -> Value {
         "key": looked.key,
         "observation": looked.observation,
         "plan": looked.plan,
+        "words": looked.words,
         "would": looked.would,
     })
 }
