@@ -96,6 +96,12 @@ fn obstacle_in_the_log(member: &Member<'_>, from: Version) -> Option<Obstacle> {
     }
 }
 
+/// Whether a log may have entries that this version cannot read: nobody has said that there are none.
+fn may_have_old_entries(member: &Member<'_>, from: Version, to: Version) -> bool {
+    let told = member.record.and_then(|record| record.status.old_entries);
+    from.minor <= READS_OLD_ENTRIES && to.minor > READS_OLD_ENTRIES && told != Some(false)
+}
+
 /// Lets the members take snapshots of their logs.
 pub(super) fn fill_logs(plan: &mut Plan<Change>, view: &View<'_>) {
     next::ask_the_cluster(
@@ -144,7 +150,9 @@ pub(super) fn may_try(view: &View<'_>, member: &Member<'_>, to: Version) -> bool
     let told = view.seen.cluster.status.as_ref().and_then(|status| status.current_version.parse().ok());
     let never_was_newer = told.is_some_and(|told: Version| told.minor <= to.minor);
     !member.has_begun()
-        || member.version().is_none_or(|from| to.minor >= from.minor)
+        || member
+            .version()
+            .is_none_or(|from| to.minor >= from.minor && !may_have_old_entries(member, from, to))
         || others_hold_it_back(view, member, to)
         || (view.voter_count() <= 1 && never_was_newer)
 }
