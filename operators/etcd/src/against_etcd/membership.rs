@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wheelhouse::{Category, Result};
+use wheelhouse::Category;
 use wheelhouse_testing::eventually;
 
 use super::Etcd;
@@ -17,13 +17,17 @@ impl Etcd {
         format!("http://{}", self.peers[number])
     }
 
-    async fn listed(&self) -> Vec<Listed> {
+    async fn try_listed(&self) -> Result<Vec<Listed>, String> {
         let dialer: Arc<dyn Dial> = Arc::new(Tcp);
-        first_with_quorum(&dialer, &self.addresses, None).await.unwrap().0
+        first_with_quorum(&dialer, &self.addresses, None).await.map(|(listed, _)| listed)
+    }
+
+    async fn listed(&self) -> Vec<Listed> {
+        self.try_listed().await.unwrap()
     }
 }
 
-fn conflict(outcome: Result<()>) -> String {
+fn conflict(outcome: wheelhouse::Result<()>) -> String {
     let error = outcome.unwrap_err();
     assert_eq!(error.category(), Category::Conflict, "{error}");
     error.to_string()
@@ -65,6 +69,7 @@ async fn a_member_joins_as_a_learner_and_is_added_and_removed_once_however_often
 async fn nobody_is_removed_whom_the_others_need_for_their_quorum() {
     let mut etcd = Etcd::start(&[]).await;
     etcd.end(2);
+    eventually("the others have a leader", async || etcd.try_listed().await.is_ok()).await;
     let remove = async |number: usize| {
         etcd.change(What::Remove { peer_url: etcd.peer_url(number), unless_started: false }).await
     };
@@ -92,9 +97,10 @@ async fn the_lead_is_handed_over_to_whoever_has_a_vote() {
     let etcd = Etcd::start(&[]).await;
     let leader = etcd.answer(0).await.leader.unwrap();
     let follower = etcd.listed().await.into_iter().find(|listed| listed.id != leader).unwrap().id;
-    for _ in 0..2 {
-        etcd.change(What::Lead { id: follower }).await.unwrap();
-    }
+    etcd.change(What::Lead { id: follower }).await.unwrap();
     eventually("it leads", async || etcd.answer(0).await.leader == Some(follower)).await;
+    eventually("that is no news to anybody", async || etcd.try_listed().await.is_ok()).await;
+    etcd.change(What::Lead { id: follower }).await.unwrap();
+    assert_eq!(etcd.answer(0).await.leader, Some(follower), "it was handed over once");
     assert!(conflict(etcd.change(What::Lead { id: Id(1) }).await).contains("it has no vote"));
 }
