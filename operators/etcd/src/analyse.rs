@@ -167,10 +167,13 @@ fn new_seed(view: &View<'_>, new: &New) -> Option<String> {
         // It is about to be made.
         None => is_first(name),
     };
-    if view.seed().is_some_and(stands) {
+    // A cluster that is to begin from a backup does not begin without it meanwhile.
+    if view.seed().is_some_and(stands) || view.request.is_some() {
         return None;
     }
-    let waiting = view.members.iter().find(|member| member.is_kept() && member.only_waits());
+    let begins_as_wanted =
+        |member: &&Member<'_>| member.is_kept() && member.only_waits() && member.source() == view.source();
+    let waiting = view.members.iter().find(begins_as_wanted);
     let name = waiting.map(|member| member.name.clone());
     name.or_else(|| new.ordinals.first().map(|ordinal| member_name(&view.name, *ordinal)))
 }

@@ -431,6 +431,11 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, String>")]
     pub unreachable: BTreeMap<String, Timestamp>,
+    /// Since when it is certain, without a break, that there can be no quorum again: `recovery.restoreAfterSeconds` counts
+    /// from then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub quorum_gone_since: Option<Timestamp>,
     /// The restore that its data is from, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<Restored>,

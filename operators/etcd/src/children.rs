@@ -317,6 +317,7 @@ fn pod_spec(cluster: &EtcdCluster, policy: &PodPolicy, member: &str, etcd: &str,
         json!({"name": "POD_NAME", "valueFrom": field("metadata.name")}),
         json!({"name": "POD_NAMESPACE", "valueFrom": field("metadata.namespace")}),
         json!({"name": "POD_UID", "valueFrom": field("metadata.uid")}),
+        json!({"name": layout::VERSION_VARIABLE, "valueFrom": field(&format!("metadata.annotations['{VERSION}']"))}),
         json!({"name": "ETCDCTL_API", "value": "3"}),
     ]);
     let resources = json!({"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}});

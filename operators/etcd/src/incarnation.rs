@@ -77,10 +77,29 @@ pub struct Requested {
 
 /// The incarnation that a cluster has.
 ///
+/// The number only grows, and the status knows it, too. Whoever replaces a resource takes its annotations off: of an
+/// incarnation that has begun the number is all that is still needed.
+///
 /// # Errors
 /// When nobody can tell, because somebody has written something else there, in words.
 pub fn of(cluster: &EtcdCluster) -> Result<Incarnation, String> {
-    annotation(cluster, INCARNATION).map(Option::unwrap_or_default)
+    let written = annotation::<Incarnation>(cluster, INCARNATION)?;
+    let number = written.as_ref().map_or(0, |written| written.number);
+    let told = told(cluster);
+    match written {
+        _ if told <= number => Ok(written.unwrap_or_default()),
+        None if cluster.status.as_ref().is_some_and(|status| status.cluster_id.is_some()) => {
+            Ok(Incarnation { number: told, ..Incarnation::default() })
+        }
+        _ => Err(format!(
+            "the annotation {INCARNATION} says {number}, and the status says that incarnation {told} is there: put back what it said"
+        )),
+    }
+}
+
+/// The incarnation that the status tells of.
+pub fn told(cluster: &EtcdCluster) -> u32 {
+    cluster.status.as_ref().map_or(0, |status| status.incarnation)
 }
 
 /// The restore that is asked for and was not begun yet, if there is one.

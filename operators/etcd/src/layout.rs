@@ -22,5 +22,8 @@ pub(crate) const PROGRAM_FOLDER: &str = "/wheelhouse";
 /// The supervisor's program.
 pub(crate) const PROGRAM: &str = "/wheelhouse/etcd-operator";
 
+/// What tells a supervisor the version of etcd in its pod.
+pub(crate) const VERSION_VARIABLE: &str = "MEMBER_VERSION";
+
 /// The container that etcd runs in.
 pub(crate) const CONTAINER: &str = "etcd";

@@ -15,7 +15,7 @@ use crate::{
     EtcdClusters,
     api::{
         EtcdCluster, EtcdMember, EtcdMemberSpec, EtcdMemberStatus,
-        backup::{EtcdBackup, Place},
+        backup::{EtcdBackup, Kept, Place},
     },
     asking::{Answer, AskHashes, AskMember, AskMembers, AskStanding, Hashes, Listed},
     children::{self, CLUSTER_LABEL, CLUSTER_UID_LABEL},
@@ -144,6 +144,13 @@ pub struct RecordSeen {
     pub status: EtcdMemberStatus,
     /// When it was made.
     pub created: Timestamp,
+}
+
+impl RecordSeen {
+    /// Whether it is the record of another member than the one that etcd calls that.
+    pub fn is_another(&self, id: Id) -> bool {
+        self.status.member_id.is_some_and(|known| known != id)
+    }
 }
 
 /// The pod of a member.
@@ -284,6 +291,7 @@ pub(crate) async fn observe(
                     address: address.clone(),
                     pod: pod.reference.uid.clone(),
                     cluster: cluster_id,
+                    member: id_of(&records, &pod.reference.name),
                     fresh_for,
                 });
             }
@@ -294,7 +302,7 @@ pub(crate) async fn observe(
         repository: operator.repository.clone(),
         supervisor_image: operator.supervisor_image.clone(),
         volumes: volumes.collect(),
-        backup: latest_backup(world, &cluster).await?.filter(|_| members.value().is_none()),
+        backup: latest_backup(world, &cluster, cluster_id).await?.filter(|_| members.value().is_none()),
         backups: backups.iter().map(|backup| Reference::of(&**backup)).collect(),
         members,
         furthest,
@@ -310,6 +318,11 @@ pub(crate) async fn observe(
         seen.hashes = world.probe(ask_hashes(dialer, &seen.pods, cluster_id));
     }
     Ok(seen)
+}
+
+/// What etcd calls a member, as its record says.
+fn id_of(records: &[RecordSeen], member: &str) -> Option<Id> {
+    records.iter().find(|record| record.reference.name == member)?.status.member_id
 }
 
 /// Whether etcd was asked, and said nothing.
@@ -331,14 +344,19 @@ fn is_settled(cluster: &EtcdCluster, records: &[RecordSeen]) -> bool {
     ready == cluster.spec.size && usize::try_from(cluster.spec.size) == Ok(records.len())
 }
 
-/// The latest good backup of the cluster, of all that look after it.
-async fn latest_backup(world: &World<'_>, cluster: &EtcdCluster) -> Result<Option<BackupSeen>> {
+/// The latest good backup of the cluster, of all that look after it. One of another cluster that had its name, or of what it
+/// was before it was restored, is not taken for it.
+async fn latest_backup(
+    world: &World<'_>,
+    cluster: &EtcdCluster,
+    id: Option<Id>,
+) -> Result<Option<BackupSeen>> {
     let lister = world.lister::<EtcdBackup>(cluster.namespace().as_deref()).await?;
     let name = cluster.name_any();
     let all = lister.list(cluster.namespace().as_deref()).into_iter();
     let of_it = all.filter(|backup| backup.spec.cluster.as_ref() == Some(&name));
     let latest = |backup: Arc<EtcdBackup>| {
-        let kept = backup.status.as_ref()?.history.iter().max_by_key(|kept| kept.at)?;
+        let kept = latest_of(&backup.status.as_ref()?.history, id)?;
         Some(BackupSeen {
             place: backup.spec.place()?.at(&kept.path),
             sha256: kept.content.sha256.clone(),
@@ -347,6 +365,12 @@ async fn latest_backup(world: &World<'_>, cluster: &EtcdCluster) -> Result<Optio
         })
     };
     Ok(of_it.filter_map(latest).max_by_key(|backup| backup.at))
+}
+
+/// The latest of these that is of the cluster that etcd calls that.
+fn latest_of(history: &[Kept], id: Option<Id>) -> Option<&Kept> {
+    let of_it = history.iter().filter(|kept| id.is_some() && kept.content.cluster_id == id);
+    of_it.max_by_key(|kept| kept.at)
 }
 
 /// The incarnation that something was made for; the first has no label.
@@ -413,5 +437,33 @@ fn see_pod(
         },
         standing: Known::Absent,
         address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A cluster of the same name that was there before, or this one before it was restored, is another.
+    #[test]
+    fn a_backup_of_another_cluster_is_none_of_this_one() {
+        let kept = |path: &str, at: &str, cluster: Option<&str>| {
+            let content = json!({
+                "path": path, "scheduled": at, "at": at, "size": 1, "sha256": path, "revision": 7, "clusterID": cluster,
+            });
+            serde_json::from_value::<Kept>(content).unwrap()
+        };
+        let history = [
+            kept("ours", "2026-01-01T00:00:00Z", Some("c1")),
+            kept("ours-too", "2026-01-02T00:00:00Z", Some("c1")),
+            kept("of-another", "2026-01-03T00:00:00Z", Some("c0")),
+            kept("of-nobody-knows-whom", "2026-01-04T00:00:00Z", None),
+        ];
+        let latest = |id: Option<u64>| latest_of(&history, id.map(Id)).map(|kept| kept.path.as_str());
+        assert_eq!(latest(Some(0xc1)), Some("ours-too"));
+        assert_eq!(latest(Some(0xc2)), None);
+        assert_eq!(latest(None), None);
     }
 }

@@ -129,7 +129,8 @@ impl Simulation {
         let record = stage.api::<EtcdMember>().get_opt(&name).await.unwrap();
         let Some(cluster) = stage.api::<EtcdCluster>().get_opt(&self.cluster).await.unwrap() else { return };
         let log = self.etcd.lock().unwrap().disks.get(volume).copied();
-        let mark = Mark { cluster_uid: cluster.uid().unwrap(), member: name.clone(), identity: None };
+        let mark =
+            Mark { cluster_uid: cluster.uid().unwrap(), member: name.clone(), identity: None, version: None };
         let folder = if log.is_some() { Folder::Ours(mark) } else { Folder::Empty };
         let seen = ClusterSeen {
             incarnation: 0,

@@ -4,6 +4,8 @@
 //! restarted since is silent, though it may be the one that has everything. What etcd tells other members and in its
 //! metrics is there from the start: the supervisor in the pod puts that together, and the operator asks the supervisor.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -18,11 +20,25 @@ pub(crate) const PATH: &str = "/standing";
 /// Where etcd tells whoever asks for its members which cluster that is about.
 const CLUSTER_ID: &str = "x-etcd-cluster-id";
 
-/// Asks etcd itself: for its metrics, and at the port of its peers, as they do, for the members.
+/// Who is as far as it was so long ago has read all that it has.
+const LOOKED_AGAIN_AFTER: Duration = Duration::from_millis(500);
+
+/// Asks etcd itself, twice: for its metrics, and at the port of its peers, as they do, for the members.
 ///
 /// # Errors
 /// When it does not run, or can be asked as others are; in words.
 pub(crate) async fn ask(metrics: &str, peers: &dyn Dial, peer: &str) -> Result<Standing, String> {
+    let before = look(metrics, peers, peer).await?;
+    tokio::time::sleep(LOOKED_AGAIN_AFTER).await;
+    let now = look(metrics, peers, peer).await?;
+    // Its log is read piece by piece.
+    if now != before {
+        return Err("etcd reads its log yet".to_owned());
+    }
+    Ok(now)
+}
+
+async fn look(metrics: &str, peers: &dyn Dial, peer: &str) -> Result<Standing, String> {
     let (_, metrics) = http::get(&Tcp, metrics, "/metrics").await?;
     let (headers, members) = http::get(peers, peer, "/members").await?;
     let cluster = headers.get(CLUSTER_ID).and_then(|id| id.to_str().ok()?.parse().ok());

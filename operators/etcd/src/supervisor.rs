@@ -50,7 +50,7 @@ use crate::{
     incarnation::{self, Source},
     layout,
     tls::Scheme,
-    version::Version,
+    version::{READS_OLD_ENTRIES, Version},
 };
 
 /// How often a member that waits looks at what it waits for, beside hearing of changes.
@@ -63,8 +63,6 @@ const ANSWERS_WITHIN: Duration = Duration::from_millis(1500);
 const RAN_WELL: Duration = Duration::from_secs(20);
 /// The longest pause before etcd is started again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// The minor version that says what is in its log: the one after it cannot read all of that.
-const TELLS_OF_ITS_LOG: u32 = 6;
 /// How often a log is looked at in which nothing was found.
 const LOOK_AT_LOG_EVERY: Duration = Duration::from_secs(60);
 /// Data that could not be read so many times in a row is corrupt.
@@ -135,6 +133,8 @@ struct Names {
     namespace: String,
     member: String,
     pod_uid: String,
+    /// The version of etcd here, if the pod says so.
+    version: Option<Version>,
 }
 
 struct Supervisor {
@@ -164,6 +164,7 @@ impl Supervisor {
             namespace: variable("POD_NAMESPACE")?,
             member: variable("POD_NAME")?,
             pod_uid: variable("POD_UID")?,
+            version: std::env::var(layout::VERSION_VARIABLE).ok().and_then(|version| version.parse().ok()),
         };
         let config = Config::incluster().map_err(|error| format!("where is the API server? {error}"))?;
         let client =
@@ -255,8 +256,15 @@ impl Supervisor {
                 Some(why) => Word::Refuse(Data::Corrupt, why),
                 None => word(&folder, record.as_deref(), cluster.as_ref()),
             };
+            let mut old_entries = None;
             let (data, why) = match word {
-                Word::GoOn => return Ok(self.arguments("existing", None)),
+                Word::GoOn => match self.refusal(&folder).await {
+                    None => return Ok(self.arguments("existing", None)),
+                    Some(why) => {
+                        old_entries = Some(true);
+                        (Data::Present, why)
+                    }
+                },
                 Word::Begin(beginning) => match self.begin(record.as_deref(), &beginning).await {
                     Ok(Some(arguments)) => return Ok(arguments),
                     Ok(None) => continue,
@@ -274,11 +282,29 @@ impl Supervisor {
                 last_words.clone_from(&why);
             }
             if let Some(record) = &record {
-                let status = json!({"data": data, "message": why, "pod": self.names.pod_uid});
+                let mut status = json!({"data": data, "message": why, "pod": self.names.pod_uid});
+                if let (Some(old_entries), Some(fields)) = (old_entries, status.as_object_mut()) {
+                    fields.insert("oldEntries".to_owned(), old_entries.into());
+                }
                 self.tell(record, self.with_certificates(status), false).await;
             }
             self.record.changed_within(LOOK_EVERY).await;
         }
+    }
+
+    /// Why etcd of this version is not started with the data of this member, although it is whole: it would end on what
+    /// it finds in the log, again and again. Whoever sent it here looked before, but a log gets longer.
+    async fn refusal(&self, folder: &Folder) -> Option<String> {
+        let Folder::Ours(mark) = folder else { return None };
+        let reads_all = |version: &Version| version.minor <= READS_OLD_ENTRIES;
+        let version = self.names.version.filter(|version| !reads_all(version))?;
+        // It read it before.
+        if mark.version.is_some_and(|served| !reads_all(&served)) {
+            return None;
+        }
+        self.has_old_entries().await.filter(|has_some| *has_some).map(|_| {
+            format!("its log has entries of before 3.6, which {version} cannot read: it goes on with the version of before")
+        })
     }
 
     /// Writes that this member begins, and then lets it: with which arguments. Nothing if
@@ -342,7 +368,7 @@ impl Supervisor {
 
     fn mark(&self, identity: Option<Identity>) -> Mark {
         let Names { cluster_uid, member, .. } = self.names.clone();
-        Mark { cluster_uid, member, identity }
+        Mark { cluster_uid, member, identity, version: None }
     }
 
     /// Where there is a log, etcd looks at none of `initial`. Should it vanish before etcd looks, a
@@ -401,13 +427,14 @@ impl Supervisor {
             }
         };
         // It was written down before: nobody has to be told again.
-        let known = self.volume.look(&self.names.cluster_uid, &self.names.member);
-        let mut is_marked = matches!(known, Ok(Folder::Ours(mark)) if mark.identity == Some(identity));
-        if is_marked {
+        let mark = self.volume.mark().ok().flatten();
+        if mark.as_ref().is_some_and(|mark| mark.identity == Some(identity)) {
             self.health.may_serve();
         }
+        let mark_of_now = Mark { version, ..self.mark(Some(identity)) };
+        let mut is_marked = mark.as_ref() == Some(&mark_of_now);
         let mut log =
-            version.filter(|version| version.minor == TELLS_OF_ITS_LOG).map(|_| LookAtLog::default());
+            version.filter(|version| version.minor == READS_OLD_ENTRIES).map(|_| LookAtLog::default());
         let mut status = json!({
             "began": true,
             "data": Data::Present,
@@ -415,6 +442,8 @@ impl Supervisor {
             "clusterID": identity.cluster,
             "message": "",
             "pod": self.names.pod_uid,
+            // Not what another version said before.
+            "oldEntries": null,
         });
         loop {
             if let (Some(old_entries), Some(fields)) =
@@ -426,7 +455,7 @@ impl Supervisor {
                 && let Told::Yes = self.tell(&record, self.with_certificates(status.clone()), false).await
                 && !is_marked
             {
-                match self.volume.write_mark(&self.mark(Some(identity))) {
+                match self.volume.write_mark(&mark_of_now) {
                     Ok(()) => {
                         is_marked = true;
                         self.health.may_serve();
@@ -444,7 +473,7 @@ impl Supervisor {
         let Some(record) = self.record.get() else { return };
         let Some(wish) = defragmenting::asked(&record) else { return };
         tracing::info!("the data of etcd is written anew");
-        let result = defragmenting::defragment(wish, &self.health).await;
+        let result = defragmenting::defragment(wish, &self.health, self.certificates.dialer()).await;
         // Until that is written it would be done again.
         while let Some(record) = self.record.get() {
             match self.tell(&record, json!({"defragmented": result}), false).await {
@@ -457,18 +486,17 @@ impl Supervisor {
     /// Whether the log has entries that no newer version can read, if it is time to look.
     async fn look_at_log(&self, look: Option<&mut LookAtLog>) -> Option<bool> {
         let look = look.filter(|look| look.is_due())?;
+        let old_entries = self.has_old_entries().await?;
+        look.last = Some((Instant::now(), old_entries));
+        Some(old_entries)
+    }
+
+    /// Whether the log has such entries, if it can be read.
+    async fn has_old_entries(&self) -> Option<bool> {
         let data = self.volume.data();
         let looked = tokio::task::spawn_blocking(move || log::has_old_entries(&log::files(&data)?)).await;
-        match looked.map_err(std::io::Error::other).flatten() {
-            Ok(old_entries) => {
-                look.last = Some((Instant::now(), old_entries));
-                Some(old_entries)
-            }
-            Err(error) => {
-                tracing::warn!("cannot read the log: {error}");
-                None
-            }
-        }
+        let looked = looked.map_err(std::io::Error::other).flatten();
+        looked.inspect_err(|error| tracing::warn!("cannot read the log: {error}")).ok()
     }
 
     async fn ask(&self) -> Option<(Identity, Option<Version>)> {
@@ -485,7 +513,10 @@ impl Supervisor {
     /// matters that nobody wrote meanwhile.
     async fn tell(&self, record: &EtcdMember, status: Value, under_version: bool) -> Told {
         let known = serde_json::to_value(&record.status).unwrap_or_default();
-        let says = |field: &str, value: &Value| known.get(field).unwrap_or(&json!("")) == value;
+        let says = |field: &str, value: &Value| match known.get(field) {
+            Some(said) => said == value,
+            None => value.is_null() || *value == json!(""),
+        };
         let says_all =
             status.as_object().is_some_and(|all| all.iter().all(|(field, value)| says(field, value)));
         if says_all && !under_version {

@@ -19,6 +19,10 @@ pub struct Version {
 /// The versions that are built and tested here, one a minor version.
 pub const TESTED: [Version; 3] = [Version::new(3, 5, 35), Version::new(3, 6, 16), Version::new(3, 7, 3)];
 
+/// The last minor version that reads all that was written before it: the ones after it end where their log has an entry
+/// in the format of etcd's second version, which was written until 3.5.
+pub const READS_OLD_ENTRIES: u32 = 6;
+
 /// What a cluster runs that does not say.
 pub const DEFAULT: &str = "3.6.16";
 

@@ -6,7 +6,7 @@ use kube::ResourceExt as _;
 use wheelhouse::Known;
 
 use crate::{
-    api::{Data, Intent, SEED, backup::RestoreFrom},
+    api::{Data, INCARNATION, Intent, SEED, backup::RestoreFrom},
     asking::{Answer, Listed},
     children::{self, member_name, ordinal_in, quorum},
     etcd::Id,
@@ -47,6 +47,8 @@ impl<'a> Member<'a> {
     pub fn stranded_at(&self) -> Option<Position> {
         let pod = self.pod?;
         match self.answer() {
+            // At an address there can be another member by now.
+            Some(answer) if self.record.is_some_and(|record| record.is_another(answer.member)) => None,
             Some(answer) => pod.position.filter(|_| answer.leader.is_none()),
             None => pod.standing.value().copied(),
         }
@@ -240,12 +242,26 @@ impl<'a> View<'a> {
         let request =
             incarnation.as_ref().map_or(Ok(None), |current| incarnation::request(&seen.cluster, current));
         let confusion = incarnation.as_ref().err().or(request.as_ref().err()).cloned();
-        let (incarnation, request) = (incarnation.unwrap_or_default(), request.unwrap_or_default());
-        let number = incarnation.number;
+        let number = incarnation
+            .as_ref()
+            .map_or_else(|_| incarnation::told(&seen.cluster), |incarnation| incarnation.number);
+        let incarnation = incarnation.unwrap_or(Incarnation { number, ..Incarnation::default() });
+        let has_begun = incarnation::cluster_id(&seen.cluster, &seen.records, number).is_some();
+        // What began before it was asked keeps its data, unless people have said that it may go.
+        let request = request.unwrap_or_default().filter(|request| request.in_place || !has_begun);
         let of = |member: &Member<'_>| member.incarnation().unwrap_or(number);
         let (former, others): (Vec<_>, Vec<_>) =
             members.into_values().partition(|member| of(member) < number);
-        let (coming, members) = others.into_iter().partition(|member| of(member) > number);
+        let (coming, members): (Vec<_>, _) = others.into_iter().partition(|member| of(member) > number);
+        // Who is to come has begun nothing. Whoever has is of the incarnation that there really is.
+        let ahead = coming.iter().find(|member| member.began()).map(|member| {
+            format!(
+                "{} has begun as a member of incarnation {}, and the annotation {INCARNATION} says {number}: put back what it said",
+                member.name,
+                of(member)
+            )
+        });
+        let confusion = confusion.or(ahead);
         let size = usize::try_from(seen.cluster.spec.size).unwrap_or(1).max(1);
         Self {
             seen,

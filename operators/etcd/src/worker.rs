@@ -70,6 +70,11 @@ pub struct Ended {
 }
 
 impl WorkerSeen {
+    /// Whether it works, or is about to. One that goes does not any more: where nobody reaches its kubelet, it may never be gone.
+    pub fn is_at_it(&self) -> bool {
+        self.ended.is_none() && !self.reference.terminating
+    }
+
     /// What is known of a pod.
     pub fn of(pod: &WorkerView, now: Timestamp) -> Self {
         let container = pod.status.container_statuses.first().and_then(|container| container.state.as_ref());

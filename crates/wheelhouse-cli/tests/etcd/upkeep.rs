@@ -20,15 +20,15 @@ use super::{
 /// Members and clients speak TLS. The authority is replaced, and clients read their Secret again from time to time.
 pub(crate) fn the_authority_is_replaced_under_load(etcds: &Etcds) {
     etcds.begin_with("secure", 3, "3.6.16", "TLS: {automatic: {overlapSeconds: 10}}");
-    let first = credentials(etcds);
+    let first = credentials(etcds, "secure");
     let held = Arc::new(Mutex::new(first.clone()));
-    let history = History::start(place(etcds, held.clone()));
+    let history = History::start(place(etcds, "secure", held.clone()));
     history.wait_for_writes();
     let authority = trusted(etcds);
     let begun = Instant::now();
     etcds.kubectl(&["annotate", "etcd", "secure", "etcd.database.coreos.com/rotate-authority=now"]);
     let rotated = || {
-        *held.lock().unwrap() = credentials(etcds);
+        *held.lock().unwrap() = credentials(etcds, "secure");
         etcds.kubectl(&["get", "events", "-o", "jsonpath={.items[*].reason}"])
     };
     eventually(5 * MINUTE, rotated, |reasons| reasons.contains("AuthorityRotated"));
@@ -37,7 +37,7 @@ pub(crate) fn the_authority_is_replaced_under_load(etcds: &Etcds) {
         known[1] == "Ready" && *trusted != authority && !trusted.contains(authority.trim())
     };
     eventually(3 * MINUTE, settled, is_settled);
-    *held.lock().unwrap() = credentials(etcds);
+    *held.lock().unwrap() = credentials(etcds, "secure");
     etcds.wait_until_ready("secure", 3);
     let took = begun.elapsed();
     history.wait_for_writes();
@@ -53,25 +53,25 @@ pub(crate) fn the_authority_is_replaced_under_load(etcds: &Etcds) {
 }
 
 /// The files of the clients' Secret, read at once: while it is replaced, two looks see two of them.
-fn secret<const FILES: usize>(etcds: &Etcds, files: [&str; FILES]) -> [String; FILES] {
+fn secret<const FILES: usize>(etcds: &Etcds, name: &str, files: [&str; FILES]) -> [String; FILES] {
     let template =
         files.map(|file| format!("{{{{index .data \"{file}\" | base64decode}}}}")).join("{{\"\\x00\"}}");
     let template = format!("go-template={template}");
-    let content = etcds.kubectl(&["get", "secret", "secure-client-tls", "-o", &template]);
+    let content = etcds.kubectl(&["get", "secret", &format!("{name}-client-tls"), "-o", &template]);
     let mut contents = content.split('\0').map(str::to_owned);
     files.map(|file| contents.next().unwrap_or_else(|| panic!("{file} is missing")))
 }
 
 fn trusted(etcds: &Etcds) -> String {
-    let [authorities] = secret(etcds, ["etcd-client-ca.crt"]);
+    let [authorities] = secret(etcds, "secure", ["etcd-client-ca.crt"]);
     authorities
 }
 
-fn credentials(etcds: &Etcds) -> Credentials {
+fn credentials(etcds: &Etcds, name: &str) -> Credentials {
     let [certificate, key, authorities] =
-        secret(etcds, ["etcd-client.crt", "etcd-client.key", "etcd-client-ca.crt"]);
-    let name = "secure-client.default.svc";
-    Credentials::new(certificate.as_bytes(), key.as_bytes(), authorities.as_bytes(), name).unwrap()
+        secret(etcds, name, ["etcd-client.crt", "etcd-client.key", "etcd-client-ca.crt"]);
+    let host = format!("{name}-client.default.svc");
+    Credentials::new(certificate.as_bytes(), key.as_bytes(), authorities.as_bytes(), &host).unwrap()
 }
 
 fn secured(held: Arc<Mutex<Credentials>>) -> Arc<Secured> {
@@ -79,15 +79,16 @@ fn secured(held: Arc<Mutex<Credentials>>) -> Arc<Secured> {
     Arc::new(Secured { inner: Arc::new(Tcp), credentials })
 }
 
-fn place(etcds: &Etcds, held: Arc<Mutex<Credentials>>) -> Place {
-    Place { address: etcds.address("secure"), dialer: secured(held) }
+fn place(etcds: &Etcds, name: &str, held: Arc<Mutex<Credentials>>) -> Place {
+    Place { address: etcds.address(name), dialer: secured(held) }
 }
 
 /// The quota is used up: writes are refused and the condition says why. What is not needed is compacted, by a
-/// person; the operator does the rest.
+/// person; the operator does the rest, over TLS.
 pub(crate) fn a_quota_that_is_used_up_is_told_and_mended(etcds: &Etcds) {
-    etcds.begin_with("small", 3, "3.6.16", "options: {quotaBackendBytes: 24Mi}");
-    let history = History::start(Place::plain(etcds.address("small")));
+    etcds.begin_with("small", 3, "3.6.16", "TLS: {automatic: {}}, options: {quotaBackendBytes: 24Mi}");
+    let held = Arc::new(Mutex::new(credentials(etcds, "small")));
+    let history = History::start(place(etcds, "small", held));
     history.wait_for_writes();
     let begun = Instant::now();
     let pod = etcds.pods("small")[0].clone();

@@ -3,12 +3,12 @@
 //! The invariants are those of `docs/decisions/0021-etcd-incarnations.md`.
 
 use serde_json::{Value, json};
-use wheelhouse::{Event, Plan, Reference, Step, plan::Guard};
+use wheelhouse::{Event, Plan, Reference, Step, jiff::Timestamp, plan::Guard};
 
 use super::{intend, next::remove_remains};
 use crate::{
     act::Change,
-    api::{EtcdMember, INCARNATION, Intent, QuorumLoss, SEED, backup::RestoreFrom},
+    api::{EtcdClusterStatus, EtcdMember, INCARNATION, Intent, QuorumLoss, SEED, backup::RestoreFrom},
     children::{self, quorum},
     incarnation::{Incarnation, Requested, Source},
     positions::Position,
@@ -93,11 +93,12 @@ fn restore(view: &View<'_>) -> Option<Incarnation> {
 /// A quorum that is lost for good, where people want it to be restored, and have waited for as long as they want to.
 fn recovery(view: &View<'_>) -> Option<Incarnation> {
     let policy = &view.seen.cluster.spec.recovery;
-    let status = view.seen.cluster.status.as_ref()?;
-    let condition = status.conditions.iter().find(|known| known.type_ == "Available")?;
-    let lost_for = view.seen.now.duration_since(condition.last_transition_time.0).as_secs();
-    let is_due = condition.reason == "QuorumGone" && lost_for >= policy.restore_after_seconds;
-    if policy.quorum_loss != QuorumLoss::Restore || !is_due || view.request.is_some() {
+    // It was told before anything is done.
+    let since = view.seen.cluster.status.as_ref()?.quorum_gone_since?;
+    let is_due = view.seen.now.duration_since(since).as_secs() >= policy.restore_after_seconds;
+    // Who was made ready for something else would begin it from that.
+    let is_clear = view.request.is_none() && view.coming.is_empty();
+    if policy.quorum_loss != QuorumLoss::Restore || !is_due || !is_clear {
         return None;
     }
     let (source, loss) = match aftermath(view)?.survivor {
@@ -168,6 +169,20 @@ pub(super) fn aftermath<'v, 'a>(view: &'v View<'a>) -> Option<Aftermath<'v, 'a>>
     let (left, voters) = (with_vote.len(), position.voters);
     let is_certain = lost.len() + left >= voters && left < quorum(voters);
     is_certain.then_some(Aftermath { survivor: Some((member, position)), left, voters })
+}
+
+/// Since when it is certain without a break that there can be no quorum again.
+pub(super) fn gone_since(view: &View<'_>, last: &EtcdClusterStatus) -> Option<Timestamp> {
+    let is_being_asked = view.seen.members.is_not_asked_yet() || view.members.iter().any(is_being_asked);
+    match aftermath(view) {
+        Some(_) => last.quorum_gone_since.or(Some(view.seen.now)),
+        None if is_being_asked && view.list.is_none() => last.quorum_gone_since,
+        None => None,
+    }
+}
+
+fn is_being_asked(member: &Member<'_>) -> bool {
+    member.pod.is_some_and(|pod| pod.etcd.is_not_asked_yet() || pod.standing.is_not_asked_yet())
 }
 
 /// How far any member was seen to be, in words.

@@ -152,6 +152,9 @@ fn why_it_is_given_up(view: &View<'_>, member: &Member<'_>, record: &RecordSeen)
     if let Some(why) = alarms::corruption(view, member) {
         return Some(why);
     }
+    if !view.has_begun() && member.only_waits() && member.source() != view.source() {
+        return Some("the cluster begins from something else".to_owned());
+    }
     let was_member = record.status.began || record.spec.intent == Intent::Existing;
     if was_member && view.list.is_some() && member.listed.is_none() {
         return Some("etcd does not list it any more".to_owned());
@@ -299,14 +302,16 @@ fn is_outdated(view: &View<'_>, member: &Member<'_>) -> bool {
 fn replace_broken_pods(plan: &mut Plan<Change>, view: &View<'_>) -> bool {
     let to = |member: &Member<'_>| {
         let next = if member.has_begun() { view.next_version() } else { view.version_of_new() };
-        let next = next.filter(|next| versions::may_try(view, member, *next));
-        versions::stranded_below(view, member).or(next).or(member.version())
+        let others = [next, view.version_of_new(), versions::last_told(view)].into_iter().flatten();
+        let next = others.into_iter().find(|next| versions::may_try(view, member, *next));
+        versions::refused(member).or(versions::stranded_below(view, member)).or(next).or(member.version())
     };
     let is_broken = |member: &&Member<'_>| {
         let serves = member.answer().is_some() || member.pod.is_some_and(|pod| pod.ready);
         let is_there = member.pod.is_some_and(|pod| !pod.reference.terminating);
         let is_mended = is_outdated(view, member) || (is_there && to(member) != member.version());
-        !serves && !member.is_lost() && is_mended && has_never_said_anything(member)
+        let can_go = has_never_said_anything(member) || versions::refused(member).is_some();
+        !serves && !member.is_lost() && is_mended && can_go
     };
     let Some((member, pod)) =
         view.members.iter().find(is_broken).and_then(|member| Some((member, member.pod?)))

@@ -12,7 +12,7 @@ use wheelhouse::{
 
 use super::{
     New, alarms,
-    anew::{Aftermath, aftermath, furthest},
+    anew::{Aftermath, aftermath, furthest, gone_since},
     certificates, defragmentation, versions, volumes,
 };
 use crate::{
@@ -23,6 +23,7 @@ use crate::{
 };
 
 const AVAILABLE: &str = "Available";
+const COMPLETE: &str = "Complete";
 pub(super) const READY: &str = "Ready";
 
 pub(super) fn status(view: &View<'_>, new: &New) -> EtcdClusterStatus {
@@ -47,7 +48,7 @@ pub(super) fn status(view: &View<'_>, new: &New) -> EtcdClusterStatus {
     conditions.set(durability(view));
     conditions.set(strangers(view, &last));
     conditions.set(alarms::condition(view));
-    conditions.set(completeness(view));
+    conditions.set(completeness(view, &last));
     conditions.set(defragmentation::condition(view));
     let others = [certificates::condition(view, &last), versions::condition(view), volumes::condition(view)];
     for condition in others.into_iter().flatten() {
@@ -72,6 +73,7 @@ pub(super) fn status(view: &View<'_>, new: &New) -> EtcdClusterStatus {
         // Not of those that are about to be made: that may fail.
         last_ordinal: view.last_ordinal(),
         unreachable: unreachable(view, &last),
+        quorum_gone_since: gone_since(view, &last),
         conditions: conditions.into_vec(),
     }
 }
@@ -269,10 +271,21 @@ fn what_now(view: &View<'_>, aftermath: Option<&Aftermath<'_, '_>>) -> String {
 }
 
 /// Whether anything is known to be lost.
-fn completeness(view: &View<'_>) -> Condition {
+fn completeness(view: &View<'_>, last: &EtcdClusterStatus) -> Condition {
+    // Somebody took off what it began from: what was said of that stays true.
+    if let (1.., None, Some(known)) =
+        (view.incarnation.number, &view.incarnation.source, last_condition(last, COMPLETE))
+    {
+        return Condition {
+            kind: COMPLETE,
+            status: status_of(&known.status),
+            reason: known.reason.clone(),
+            message: known.message.clone(),
+        };
+    }
     let is_whole = view.incarnation.source.is_none();
     Condition {
-        kind: "Complete",
+        kind: COMPLETE,
         status: is_whole.into(),
         reason: if is_whole { "NothingLost" } else { "BegunAnew" }.to_owned(),
         message: match &view.incarnation.source {

@@ -14,6 +14,8 @@
 //! The version of a member is written into its record before its pod is made anew, so it stays with the member
 //! whatever happens to pods, operators and the wish of people meanwhile.
 
+use std::cmp::Ordering;
+
 use wheelhouse::{
     Event, Known, Plan,
     plan::{Condition, ConditionStatus},
@@ -23,7 +25,7 @@ use super::{alarms, next};
 use crate::{
     act::{Change, What},
     asking::AlarmKind,
-    version::Version,
+    version::{READS_OLD_ENTRIES, TESTED, Version},
     view::{Member, View},
 };
 
@@ -84,22 +86,15 @@ fn obstacle_on_the_way_up(view: &View<'_>, to: Version) -> Option<Obstacle> {
     Some(Obstacle::Wait(format!("the cluster works as {} yet", behind.minor_text())))
 }
 
-/// The last minor version that reads everything that was written before it.
-const READS_OLD_ENTRIES: u32 = 6;
-
 fn obstacle_in_the_log(member: &Member<'_>, from: Version) -> Option<Obstacle> {
-    let status = member.record.map(|record| &record.status).filter(|_| from.minor == READS_OLD_ENTRIES)?;
-    match status.old_entries {
+    let record = member.record.filter(|_| from.minor == READS_OLD_ENTRIES)?;
+    // What was said of it before its pod was made anew is of the past.
+    let is_of_now = member.pod.is_some_and(|pod| pod.reference.uid == record.status.pod);
+    match record.status.old_entries.filter(|_| is_of_now) {
         Some(false) => None,
         Some(true) => Some(Obstacle::OldEntries),
         None => Some(Obstacle::Wait(format!("{} has not said yet what is in its log", member.name))),
     }
-}
-
-/// Whether a log may have entries that this version cannot read: nobody has said that there are none.
-fn may_have_old_entries(member: &Member<'_>, from: Version, to: Version) -> bool {
-    let told = member.record.and_then(|record| record.status.old_entries);
-    from.minor <= READS_OLD_ENTRIES && to.minor > READS_OLD_ENTRIES && told != Some(false)
 }
 
 /// Lets the members take snapshots of their logs.
@@ -144,17 +139,34 @@ fn reads(member: &Member<'_>, to: Version) -> Option<String> {
     }
 }
 
-/// Whether a member that does not answer may be made anew with that version: upwards, or where the cluster never
-/// worked as a newer one.
+/// Whether a member that does not answer may be made anew with that version. If it has data, never upwards: much is to be
+/// looked at before that, and nobody who is silent can be. Downwards where the cluster never worked as a newer one.
 pub(super) fn may_try(view: &View<'_>, member: &Member<'_>, to: Version) -> bool {
-    let told = view.seen.cluster.status.as_ref().and_then(|status| status.current_version.parse().ok());
-    let never_was_newer = told.is_some_and(|told: Version| told.minor <= to.minor);
-    !member.has_begun()
-        || member
-            .version()
-            .is_none_or(|from| to.minor >= from.minor && !may_have_old_entries(member, from, to))
-        || others_hold_it_back(view, member, to)
-        || (view.voter_count() <= 1 && never_was_newer)
+    let Some(from) = member.version().filter(|_| member.has_begun()) else { return true };
+    let never_was_newer = last_told(view).is_some_and(|told| told.minor <= to.minor);
+    match to.minor.cmp(&from.minor) {
+        Ordering::Greater => false,
+        Ordering::Equal => true,
+        Ordering::Less => {
+            others_hold_it_back(view, member, to) || (view.voter_count() <= 1 && never_was_newer)
+        }
+    }
+}
+
+/// The oldest version that a member ran when somebody last answered.
+pub(super) fn last_told(view: &View<'_>) -> Option<Version> {
+    view.seen.cluster.status.as_ref()?.current_version.parse().ok()
+}
+
+/// The version that a member goes back to which was to run one that cannot read its log: its supervisor looked, and has
+/// not started etcd. So nothing of it was written by the newer one.
+pub(super) fn refused(member: &Member<'_>) -> Option<Version> {
+    let (record, pod) = member.record.zip(member.pod)?;
+    let says_so =
+        record.status.old_entries == Some(true) && record.status.pod == pod.reference.uid && !pod.ready;
+    let is_newer = pod.version.is_some_and(|version| version.minor > READS_OLD_ENTRIES);
+    let reads_it = TESTED.into_iter().find(|tested| tested.minor == READS_OLD_ENTRIES);
+    reads_it.filter(|_| says_so && is_newer && member.answer().is_none())
 }
 
 /// The version that a member can run with again whose own is older than what the cluster works as by now: that of the

@@ -548,6 +548,7 @@ pub enum RestorePhase {
 
 /// What a cluster is to begin from: the value of the annotation [`RESTORE`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct RestoreFrom {
     /// The EtcdRestore.
     pub name: String,
@@ -559,6 +560,9 @@ pub struct RestoreFrom {
     pub sha256: String,
     /// Its revision.
     pub revision: i64,
+    /// Whether it takes the place of what a cluster has by then.
+    #[serde(default)]
+    pub in_place: bool,
 }
 
 #[cfg(test)]

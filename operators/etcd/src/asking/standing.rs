@@ -22,6 +22,8 @@ pub(crate) struct AskStanding {
     pub(crate) pod: String,
     /// What etcd calls the cluster, if that is known.
     pub(crate) cluster: Option<Id>,
+    /// What etcd calls the member, if that is known.
+    pub(crate) member: Option<Id>,
     pub(crate) fresh_for: Duration,
 }
 
@@ -43,6 +45,9 @@ impl Probe for AskStanding {
         let standing: Standing = serde_json::from_slice(&body)
             .map_err(|error| format!("{address} does not say how far etcd is: {error}"))?;
         check_cluster(self.cluster, standing.cluster)?;
+        if let Some(known) = self.member.filter(|known| *known != standing.member) {
+            return Err(format!("member {} answers there, and not {known}", standing.member));
+        }
         Ok(Some(standing.position))
     }
 }

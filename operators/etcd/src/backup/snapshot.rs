@@ -88,6 +88,18 @@ pub fn verify(path: &Path) -> Result<Content, Refusal> {
     })
 }
 
+/// The last revision in the data of etcd, with or without a sum behind it.
+///
+/// # Errors
+/// When that cannot be read.
+pub(crate) fn revision_of(path: &Path) -> Result<i64, Refusal> {
+    let unreadable = |error: std::io::Error| Refusal::Unreadable(format!("{}: {error}", path.display()));
+    let file = File::open(path).map_err(unreadable)?;
+    let size = file.metadata().map_err(unreadable)?.len();
+    let bolt = Bolt::open(&file, size - size % BLOCK)?;
+    Ok(read(&bolt)?.revision)
+}
+
 /// The sums of a file, and the one at its end.
 struct Sums {
     whole: [u8; SUM],

@@ -213,7 +213,7 @@ impl<'a> Turn<'a> {
         let present = self.last.last_scheduled;
         let Some(due) = schedule.due(made, present, now).filter(|_| !spec.paused) else { return };
         let untaken = present.filter(|present| !Self::is_taken(&self.status, *present));
-        if untaken.is_some() && self.saver().is_some_and(|pod| pod.ended.is_none()) {
+        if untaken.is_some() && self.saver().is_some_and(WorkerSeen::is_at_it) {
             return;
         }
         if let Some(place) = untaken.and_then(|untaken| schedule::place(spec, untaken)) {
@@ -285,7 +285,7 @@ impl<'a> Turn<'a> {
 
     /// Whether a backup is being taken, or is about to be.
     fn is_saving(&self) -> bool {
-        let savers = self.seen.pods.iter().filter(|pod| pod.ended.is_none());
+        let savers = self.seen.pods.iter().filter(|pod| pod.is_at_it());
         let removers: Vec<_> = self.removers().map(|pod| &pod.reference.uid).collect();
         savers.into_iter().any(|pod| !removers.contains(&&pod.reference.uid))
     }

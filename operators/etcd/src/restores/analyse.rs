@@ -188,6 +188,12 @@ fn restoring(seen: &Seen, last: &EtcdRestoreStatus, backup: &Content) -> Turn {
         place,
         sha256: backup.sha256.clone(),
         revision: backup.revision,
+        in_place: spec.in_place,
+    };
+    let has_data = |name: &str| {
+        format!(
+            "EtcdCluster {name} has data, and is left alone: restore into another one, or say inPlace: true, and lose what was written since the backup"
+        )
     };
     let Some(cluster) = &seen.cluster else {
         return match (&last.cluster_uid, &spec.template) {
@@ -213,6 +219,10 @@ fn restoring(seen: &Seen, last: &EtcdRestoreStatus, backup: &Content) -> Turn {
             let message = format!("EtcdCluster {name} runs with the data of revision {}", backup.revision);
             return Turn::Say(RestorePhase::Succeeded, "Restored", message);
         }
+        // It began before it was asked.
+        Some(asked) if asked.uid == uid && cluster.has_begun && !asked.in_place => {
+            return refuse("HasData", has_data(name));
+        }
         Some(asked) if asked.uid == uid => {
             let paused = if cluster.paused { ", which is paused" } else { "" };
             let message =
@@ -235,12 +245,7 @@ fn restoring(seen: &Seen, last: &EtcdRestoreStatus, backup: &Content) -> Turn {
         () if cluster.reference.terminating => {
             wait("ClusterGoes", format!("EtcdCluster {name} is being deleted"))
         }
-        () if cluster.has_begun && !spec.in_place => refuse(
-            "HasData",
-            format!(
-                "EtcdCluster {name} has data, and is left alone: restore into another one, or say inPlace: true, and lose what was written since the backup"
-            ),
-        ),
+        () if cluster.has_begun && !spec.in_place => refuse("HasData", has_data(name)),
         () => match too_new(backup, &cluster.version) {
             Some(why) => refuse("TooNew", why),
             None => Turn::Tell(Box::new(cluster.clone()), from),

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use super::serving::Health;
 use crate::{
     api::{Defragment, Defragmented, EtcdMember},
-    etcd::{Client, Result, Tcp},
+    etcd::{Client, Dial, Result},
     layout,
     size::Size,
 };
@@ -24,12 +24,16 @@ pub(super) fn asked(record: &EtcdMember) -> Option<&Defragment> {
 }
 
 /// Does it; what came of it. Once it has begun nobody can stop it: etcd goes on whether or not it is waited for.
-pub(super) async fn defragment(wish: &Defragment, health: &Arc<Health>) -> Defragmented {
+pub(super) async fn defragment(
+    wish: &Defragment,
+    health: &Arc<Health>,
+    dialer: Arc<dyn Dial>,
+) -> Defragmented {
     if wish.drain {
         health.send_clients_elsewhere(true);
         tokio::time::sleep(DRAINED_AFTER).await;
     }
-    let outcome = write_anew().await;
+    let outcome = write_anew(dialer).await;
     health.send_clients_elsewhere(false);
     let (before, after, problem) = match outcome {
         Ok((before, after)) => (before, after, String::new()),
@@ -39,9 +43,9 @@ pub(super) async fn defragment(wish: &Defragment, health: &Arc<Health>) -> Defra
     Defragmented { asked: wish.asked, before, after, problem }
 }
 
-async fn write_anew() -> Result<(Size, Size)> {
+async fn write_anew(dialer: Arc<dyn Dial>) -> Result<(Size, Size)> {
     let address = format!("127.0.0.1:{}", layout::CLIENT_PORT);
-    let client = Client::connect(Arc::new(Tcp), &address, PATIENCE).await?;
+    let client = Client::connect(dialer, &address, PATIENCE).await?;
     let before = Size::said(client.status().await?.db_size);
     client.defragment().await?;
     Ok((before, Size::said(client.status().await?.db_size)))

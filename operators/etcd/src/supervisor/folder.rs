@@ -11,7 +11,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::log;
-use crate::etcd::Id;
+use crate::{etcd::Id, version::Version};
 
 /// Which member of which cluster a volume belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +24,9 @@ pub struct Mark {
     /// What etcd called both, once the record says so too.
     #[serde(default)]
     pub identity: Option<Identity>,
+    /// The version of etcd that served with it last.
+    #[serde(default)]
+    pub version: Option<Version>,
 }
 
 /// What etcd calls a member and its cluster.
@@ -184,7 +187,7 @@ mod tests {
     use super::*;
 
     fn mark(member: &str) -> Mark {
-        Mark { cluster_uid: "uid".to_owned(), member: member.to_owned(), identity: None }
+        Mark { cluster_uid: "uid".to_owned(), member: member.to_owned(), identity: None, version: None }
     }
 
     fn with_log(volume: &Volume) {

@@ -3,21 +3,21 @@
 //! etcd mends a log whose last entry was not written whole: it cuts off what follows the last good one, none of which
 //! anybody was told is there. It takes an entry with a nonsensical length for such a one too, wherever it is, and
 //! then cuts off entries that were acknowledged, and goes on as if nothing had been. Whoever has such a log must not
-//! vote. Whatever else is wrong with a log, etcd says so itself and ends.
+//! vote: one with a length that no entry can have, or with one that takes others in. Whatever else is wrong with a log, etcd says so itself and ends.
 //!
 //! Before 3.6 etcd wrote some entries, such as what each member is called, in the format of its second version. 3.7 cannot read
 //! them, and ends where it finds one behind the last snapshot of its log: see [`has_old_entries`].
 
 use std::{
     fs::{self, File},
-    io::{self, BufReader, Read as _},
+    io::{self, BufReader, Read as _, Seek as _},
     path::{Path, PathBuf},
 };
 
 use prost::Message as _;
 
-/// No entry is as long as this: etcd takes requests of a few megabytes at most.
-const TOO_LONG: u64 = 1 << 30;
+/// No entry is as long as this: people can let etcd take requests of 64 MiB at most.
+const TOO_LONG: u64 = 1 << 27;
 /// How much is read at a time.
 const BUFFER: usize = 1 << 20;
 
@@ -137,26 +137,55 @@ const OLD_METHODS: [&str; 6] = ["POST", "PUT", "DELETE", "QGET", "GET", "SYNC"];
 /// When it cannot be read.
 pub(super) fn nonsense(files: &[PathBuf]) -> io::Result<Option<String>> {
     let Some(last) = files.last() else { return Ok(None) };
+    let name = last.file_name().unwrap_or_default().display();
     let mut file = BufReader::with_capacity(BUFFER, File::open(last)?);
-    let mut position = 0;
-    let mut length = [0; 8];
+    let size = file.get_ref().metadata()?.len();
+    let (mut position, mut latest) = (0, None);
+    let mut field = [0; 8];
     loop {
-        match file.read_exact(&mut length) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        match file.read_exact(&mut field) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
             outcome => outcome?,
         }
-        let entry = entry_length(u64::from_le_bytes(length));
+        let entry = entry_length(u64::from_le_bytes(field));
         if entry >= TOO_LONG {
-            let name = last.file_name().unwrap_or_default().display();
             return Ok(Some(format!("the entry at {position} of {name} claims to be {entry} bytes long")));
         }
         if entry == 0 {
-            return Ok(None);
+            break;
         }
+        latest = Some((position, u64::from_le_bytes(field)));
         position += 8 + entry;
-        let Ok(entry) = i64::try_from(entry) else { return Ok(None) };
-        file.seek_relative(entry)?;
+        let ahead = i64::try_from(entry).map_err(io::Error::other)?;
+        file.seek_relative(ahead)?;
+        if position > size {
+            break;
+        }
     }
+    // What was not written whole is the last thing that was written. Where whole entries are within it, its length is
+    // none that etcd wrote: those it would cut off with it.
+    let Some((begin, field)) = latest else { return Ok(None) };
+    let mut content = Vec::new();
+    file.seek(io::SeekFrom::Start(begin + 8))?;
+    file.take(entry_length(field)).read_to_end(&mut content)?;
+    let length = usize::try_from(field & LENGTH).unwrap_or(usize::MAX);
+    let is_whole = content.get(..length).is_some_and(|content| Record::decode(content).is_ok());
+    Ok((!is_whole && has_entries(&content))
+        .then(|| format!("the entry at {begin} of {name} claims to be so long that others are within it")))
+}
+
+/// Whether entries of a log are there. All of them begin at a multiple of eight.
+fn has_entries(content: &[u8]) -> bool {
+    let is_one = |begin: usize| {
+        let rest = content.get(begin..)?;
+        let (field, rest) = rest.split_first_chunk()?;
+        let field = u64::from_le_bytes(*field);
+        let whole = rest.get(..usize::try_from(entry_length(field)).ok()?)?;
+        let record = Record::decode(whole.get(..usize::try_from(field & LENGTH).ok()?)?).ok()?;
+        let entry = Entry::decode(record.data.as_slice()).ok().filter(|_| record.kind == ENTRY)?;
+        (entry.index > 0).then_some(())
+    };
+    (0..content.len()).step_by(8).any(|begin| is_one(begin).is_some())
 }
 
 /// The seven lower bytes are the length; the highest says whether bytes fill it up to a multiple of eight, and how
@@ -226,6 +255,36 @@ mod tests {
 
     fn snapshot(index: u64) -> Record {
         Record { kind: SNAPSHOT, data: Snapshot { index }.encode_to_vec() }
+    }
+
+    /// A length that became a larger one takes in what follows: up to where nothing is written yet, or farther than the file
+    /// goes. etcd takes that for an entry that was not written whole.
+    #[test]
+    fn a_length_that_takes_in_what_follows_is_found() {
+        let records = [entry(1, b"one"), entry(2, b"another"), entry(3, b"the last")];
+        let told = |length: Option<u64>| {
+            let (_folder, files) = log_of(&records);
+            let mut content = fs::read(&files[0]).unwrap();
+            if let Some(length) = length {
+                content[..8].copy_from_slice(&length.to_le_bytes());
+            }
+            fs::write(&files[0], content).unwrap();
+            nonsense(&files).unwrap()
+        };
+        assert_eq!(told(None), None);
+        let size: u64 =
+            8 * 3 + records.iter().map(|record| record.encoded_len().next_multiple_of(8) as u64).sum::<u64>();
+        for length in [size, 1 << 20, 1 << 26] {
+            let told = told(Some(length)).unwrap();
+            assert!(told.starts_with("the entry at 0 of "), "{told}");
+        }
+        // The last one was not written whole: nothing is behind it.
+        let (_folder, files) = log_of(&records);
+        let mut content = fs::read(&files[0]).unwrap();
+        let end = content.len() - 64;
+        content[end - 8..end].fill(0);
+        fs::write(&files[0], content).unwrap();
+        assert_eq!(nonsense(&files).unwrap(), None);
     }
 
     #[test]

@@ -19,14 +19,16 @@ use super::{
     process::Etcd,
 };
 use crate::{
+    backup::snapshot::revision_of,
     etcd::{Client, Tcp},
     incarnation::Source,
     layout,
 };
 
-/// By so much revisions are moved forward where clients know later ones than the data has. At 10,000 writes a
-/// second, it takes a day to write as many.
-const REVISIONS_SKIPPED: u64 = 1_000_000_000;
+/// Every incarnation has so many revisions of its own, where clients know those of others: what it begins from is moved
+/// there, so that it is ahead of all that anybody has seen, whichever backup it is. At 10,000 writes a second, it takes thirty
+/// years to write as many.
+const REVISIONS: u64 = 10_000_000_000_000;
 /// Where etcd listens, for nobody but this program, while it reads what a survivor has left.
 const CLIENT_PORT: u16 = 12379;
 const PEER_PORT: u16 = 12380;
@@ -62,11 +64,14 @@ pub(super) async fn prepare(whom: &For<'_>, source: &Source) -> Result<(), Strin
             if !snapshot.exists() {
                 return Err(format!("the backup is not at {}", layout::SNAPSHOT));
             }
-            restore(whom, snapshot, *moves_revisions, true).await?;
+            let moved = if *moves_revisions { Some(moved(whom, snapshot).await?) } else { None };
+            restore(whom, snapshot, moved, true).await?;
         }
         Source::Survivor { member, .. } => {
             let copy = salvage(whom, member).await?;
-            restore(whom, &copy.join("member/snap/db"), true, false).await?;
+            let data = copy.join("member/snap/db");
+            let moved = moved(whom, &data).await?;
+            restore(whom, &data, Some(moved), false).await?;
         }
     }
     whom.volume.finish_preparing().map_err(cannot)?;
@@ -149,16 +154,30 @@ async fn serves() -> Result<(), String> {
     }
 }
 
+/// By how much the revisions of a snapshot are to be moved forward.
+async fn moved(whom: &For<'_>, snapshot: &Path) -> Result<u64, String> {
+    let path = snapshot.to_owned();
+    let read = tokio::task::spawn_blocking(move || revision_of(&path)).await;
+    let revision = read.map_err(|error| error.to_string())?.map_err(|refusal| refusal.to_string())?;
+    Ok(moved_by(u64::try_from(revision).unwrap_or_default(), whom.incarnation))
+}
+
+/// To the revisions of that incarnation. What is there already, as in a backup of somebody else's cluster, moves on by as many.
+fn moved_by(revision: u64, incarnation: u32) -> u64 {
+    let of = revision / REVISIONS;
+    u64::from(incarnation).checked_sub(of).filter(|ahead| *ahead > 0).unwrap_or(1) * REVISIONS
+}
+
 /// Makes a data folder of a snapshot, with this member as the only one, under a token that no other incarnation had.
 async fn restore(
     whom: &For<'_>,
     snapshot: &Path,
-    moves_revisions: bool,
+    moved_by: Option<u64>,
     has_checksum: bool,
 ) -> Result<(), String> {
     let mut command = Command::new("etcdutl");
     command.args(["snapshot", "restore"]).arg(snapshot);
-    command.args(restore_flags(whom, moves_revisions, has_checksum));
+    command.args(restore_flags(whom, moved_by, has_checksum));
     let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await;
     match output {
         Ok(output) if output.status.success() => Ok(()),
@@ -172,7 +191,7 @@ async fn restore(
     }
 }
 
-fn restore_flags(whom: &For<'_>, moves_revisions: bool, has_checksum: bool) -> Vec<String> {
+fn restore_flags(whom: &For<'_>, moved_by: Option<u64>, has_checksum: bool) -> Vec<String> {
     let mut flags = vec![
         format!("--name={}", whom.member),
         format!("--initial-cluster={}={}", whom.member, whom.peer_url),
@@ -180,8 +199,8 @@ fn restore_flags(whom: &For<'_>, moves_revisions: bool, has_checksum: bool) -> V
         format!("--initial-cluster-token={}-{}", whom.cluster_uid, whom.incarnation),
         format!("--data-dir={}", whom.volume.preparing().display()),
     ];
-    if moves_revisions {
-        flags.extend([format!("--bump-revision={REVISIONS_SKIPPED}"), "--mark-compacted".to_owned()]);
+    if let Some(moved_by) = moved_by {
+        flags.extend([format!("--bump-revision={moved_by}"), "--mark-compacted".to_owned()]);
     }
     if !has_checksum {
         flags.push("--skip-hash-check".to_owned());
@@ -209,7 +228,7 @@ mod tests {
     #[test]
     fn every_incarnation_has_a_token_of_its_own_and_clients_notice_where_they_knew_later_revisions() {
         let volume = Volume::at("/var/etcd");
-        let flags = |incarnation, moves_revisions, has_checksum| {
+        let flags = |incarnation, moved_by, has_checksum| {
             let whom = For {
                 volume: &volume,
                 cluster_uid: "uid",
@@ -217,17 +236,32 @@ mod tests {
                 peer_url: "http://db-7.db.n.svc:2380".to_owned(),
                 incarnation,
             };
-            restore_flags(&whom, moves_revisions, has_checksum)
+            restore_flags(&whom, moved_by, has_checksum)
         };
         let has = |flags: &[String], flag: &str| flags.iter().any(|one| one == flag);
-        let in_place = flags(2, true, false);
+        let in_place = flags(2, Some(7), false);
         assert!(has(&in_place, "--initial-cluster-token=uid-2"), "{in_place:?}");
-        assert!(has(&in_place, "--bump-revision=1000000000") && has(&in_place, "--mark-compacted"));
+        assert!(has(&in_place, "--bump-revision=7") && has(&in_place, "--mark-compacted"));
         assert!(has(&in_place, "--skip-hash-check"), "what a survivor left has no checksum");
         assert!(has(&in_place, "--initial-cluster=db-7=http://db-7.db.n.svc:2380"), "it is alone at first");
-        let new = flags(1, false, true);
+        let new = flags(1, None, true);
         assert!(has(&new, "--initial-cluster-token=uid-1"), "{new:?}");
         let others = ["--bump-revision", "--mark-compacted", "--skip-hash-check"];
         assert!(!new.iter().any(|flag| others.iter().any(|other| flag.starts_with(other))), "{new:?}");
+    }
+    /// Whichever backup is restored, and however often: clients that knew later revisions see that those are gone.
+    #[test]
+    fn revisions_only_go_forward_from_one_incarnation_to_the_next() {
+        let after = |revision: u64, incarnation| revision + moved_by(revision, incarnation);
+        let backup = 700;
+        let first = after(backup, 1);
+        assert!(first > backup);
+        let again = after(backup, 2);
+        assert!(again > first + 1_000_000_000, "the same backup once more: {again}");
+        let survivor = after(again + 5, 3);
+        assert!(survivor > again + 5);
+        assert!(after(first + 9, 4) > survivor + 1_000_000_000, "a backup of between");
+        let foreign = 50 * REVISIONS + 3;
+        assert!(after(foreign, 5) > foreign);
     }
 }

@@ -201,7 +201,8 @@ mod tests {
     #[case::that_began(Some(record(joining(), true)))]
     #[case::that_leaves(Some(record(json!({"intent": "Leaving"}), true)))]
     fn a_member_goes_on_with_its_own_data(#[case] record: Option<EtcdMember>) {
-        let mark = Mark { cluster_uid: "u".to_owned(), member: "a-0".to_owned(), identity: None };
+        let mark =
+            Mark { cluster_uid: "u".to_owned(), member: "a-0".to_owned(), identity: None, version: None };
         assert_eq!(word(&Folder::Ours(mark), record.as_ref(), None), Word::GoOn);
     }
 

@@ -123,7 +123,7 @@ fn revisions_are_moved_forward_where_clients_know_later_ones() {
     assert!(moves(&mut running, &mut random));
     let mut new = World::new(3);
     new.backup = Some(9);
-    new.ask_for_the_backup();
+    new.ask_for_the_backup(true);
     assert!(!moves(&mut new, &mut random));
 }
 
@@ -191,7 +191,7 @@ fn if_everything_is_lost_the_latest_backup_is_what_it_begins_from() {
 fn with_a_request() -> (World, SmallRng) {
     let (mut world, random) = settled(3);
     world.backup = Some(2);
-    world.ask_for_the_backup();
+    world.ask_for_the_backup(true);
     (world, random)
 }
 
@@ -239,7 +239,7 @@ fn a_new_cluster_can_begin_from_a_backup() {
     let mut random = rand::SeedableRng::seed_from_u64(3);
     let mut world = World::new(3);
     world.backup = Some(9);
-    world.ask_for_the_backup();
+    world.ask_for_the_backup(true);
     for _ in 0..150 {
         turn(&mut world, &mut random);
     }
@@ -256,4 +256,133 @@ fn what_nobody_can_read_is_told_and_nothing_is_done() {
     assert_eq!(steps(&seen), [""; 0]);
     let (_, reason, message) = condition(&seen, "Ready");
     assert!(reason == "Invalid" && message.contains(INCARNATION), "{message}");
+}
+
+/// As `kubectl replace` does. The number of the incarnation is in the status, too; what is there is not taken for one that is to
+/// come, and nothing begins beside it.
+#[test]
+fn whoever_takes_the_annotations_off_begins_nothing_and_deletes_nothing() {
+    let (mut world, mut random) = with_a_request();
+    for _ in 0..120 {
+        turn(&mut world, &mut random);
+    }
+    assert_eq!((world.incarnation(), is_ready(&world)), (1, true), "{:#?}", world.story);
+    let complete = condition(&world.observe(&mut random), "Complete");
+    let (volumes, pods) = (world.volumes.len(), world.pods.clone());
+    world.story.clear();
+    world.cluster.metadata.annotations = None;
+    for _ in 0..40 {
+        turn(&mut world, &mut random);
+    }
+    assert_eq!(world.story, [""; 0]);
+    assert_eq!((world.incarnation(), is_ready(&world)), (1, true));
+    assert_eq!((world.volumes.len(), world.pods.len()), (volumes, pods.len()));
+    assert_eq!(condition(&world.observe(&mut random), "Complete"), complete, "what was lost stays lost");
+}
+
+#[test]
+fn an_incarnation_that_is_said_to_be_another_than_there_is_is_told_and_nothing_is_done() {
+    let (mut world, mut random) = with_a_request();
+    for _ in 0..120 {
+        turn(&mut world, &mut random);
+    }
+    let first = serde_json::to_string(&Incarnation::default()).unwrap();
+    let mut seen = world.observe(&mut random);
+    seen.cluster.annotations_mut().insert(INCARNATION.to_owned(), first.clone());
+    assert_eq!(steps(&seen), [""; 0]);
+    let (_, reason, message) = condition(&seen, "Ready");
+    assert!(reason == "Invalid" && message.contains("incarnation 1 is there"), "{message}");
+    // Nor where the status was lost with it: the members know what they are.
+    seen.cluster.status = None;
+    assert_eq!(steps(&seen), [""; 0]);
+    let (_, reason, message) = condition(&seen, "Ready");
+    assert!(reason == "Invalid" && message.contains("has begun as a member of incarnation 1"), "{message}");
+}
+
+/// What was made ready for the restore has another source.
+#[test]
+fn a_restore_that_was_taken_back_is_not_what_a_lost_cluster_begins_from() {
+    let (mut world, mut random, held) = with_one_survivor(QuorumLoss::Restore);
+    world.backup = Some(1);
+    world.ask_for_the_backup(true);
+    while !world.records.values().any(|record| record.spec.incarnation == 1) {
+        turn(&mut world, &mut random);
+    }
+    world.cluster.annotations_mut().remove(RESTORE);
+    world.now += std::time::Duration::from_secs(600);
+    for _ in 0..150 {
+        turn(&mut world, &mut random);
+    }
+    assert!(is_ready(&world), "{:#?}", world.story);
+    let survivor = Source::Survivor { member: "db-1".to_owned(), claim: "db-1".to_owned() };
+    assert_eq!(incarnation(&world).unwrap().source, Some(survivor));
+    assert!(world.acknowledged >= held, "what the survivor had is there: {:#?}", world.story);
+}
+
+#[test]
+fn a_cluster_that_began_before_it_was_asked_keeps_its_data() {
+    let (mut world, mut random) = settled(3);
+    world.backup = Some(2);
+    world.ask_for_the_backup(false);
+    for _ in 0..40 {
+        turn(&mut world, &mut random);
+    }
+    assert_eq!(
+        (world.incarnation(), is_ready(&world), world.records.len()),
+        (0, true, 3),
+        "{:#?}",
+        world.story
+    );
+}
+
+/// A power cut of hours that ends with lost data is certain only when it ends.
+#[test]
+fn the_wait_counts_from_when_a_loss_is_certain() {
+    let (mut world, mut random) = settled(3);
+    world.cluster.spec.recovery.quorum_loss = QuorumLoss::Restore;
+    world.cluster.spec.recovery.restore_after_seconds = 3600;
+    for name in ["db-0", "db-2"] {
+        world.pods.get_mut(name).unwrap().cut_off = true;
+    }
+    for _ in 0..10 {
+        turn(&mut world, &mut random);
+    }
+    world.now += std::time::Duration::from_secs(7200);
+    assert_eq!(status(&world).quorum_gone_since, None, "they may be behind a partition");
+    world.heal();
+    for name in ["db-0", "db-2"] {
+        world.volumes.get_mut(name).unwrap().1.log = None;
+        world.pods.get_mut(name).unwrap().runs = false;
+    }
+    for _ in 0..20 {
+        turn(&mut world, &mut random);
+    }
+    assert_eq!(world.incarnation(), 0, "it is known for seconds only: {:#?}", world.story);
+    assert!(status(&world).quorum_gone_since.is_some());
+    world.now += std::time::Duration::from_secs(3600);
+    for _ in 0..10 {
+        turn(&mut world, &mut random);
+    }
+    assert_eq!(world.incarnation(), 1, "{:#?}", world.story);
+}
+
+/// Addresses are dealt anew when nodes come back.
+#[test]
+fn what_another_member_says_at_an_address_is_not_taken_for_a_survivors() {
+    let (mut world, mut random, _) = with_one_survivor(QuorumLoss::Restore);
+    world.now += std::time::Duration::from_secs(600);
+    let mut seen = loop {
+        let seen = world.observe(&mut random);
+        if matches!(&seen.members, Known::Unknown { why, .. } if why == "no quorum") {
+            break seen;
+        }
+    };
+    let (_, reason, _) = condition(&seen, "Available");
+    assert_eq!(reason, "QuorumGone");
+    for record in seen.records.iter_mut().filter(|record| record.reference.name == "db-1") {
+        record.status.member_id = Some(etcd_operator::etcd::Id(0xbad));
+    }
+    let (_, _, message) = condition(&seen, "Available");
+    assert!(message.contains("not everybody can be asked what is left"), "{message}");
+    assert_eq!(steps(&seen), [""; 0]);
 }

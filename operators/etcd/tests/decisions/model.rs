@@ -71,6 +71,8 @@ pub struct Disk {
     pub incarnation: u32,
     /// The minor version that can read it.
     pub storage: u32,
+    /// Whether its log has entries that 3.7 cannot read.
+    pub has_old_entries: bool,
     /// How large the volume is, and whether much of the file on it is free.
     pub size: Size,
     pub is_fragmented: bool,
@@ -100,8 +102,6 @@ pub struct World {
     pub had_two_operators: bool,
     /// The minor version that the cluster works as, and the one that it may go back to.
     pub works_as: u32,
-    /// Whether anybody ever ran a version whose entries 3.7 cannot read.
-    wrote_old_entries: bool,
     pub way_back: Option<u32>,
     /// Who was told to lead.
     lead: Option<Id>,
@@ -138,7 +138,6 @@ impl World {
             is_stale: false,
             had_two_operators: false,
             works_as: 6,
-            wrote_old_entries: false,
             way_back: None,
             lead: None,
             next_uid: 0,
@@ -551,6 +550,13 @@ impl World {
             let is_ready =
                 |(_, disk): &(Reference, Disk)| disk.incarnation == next.number && disk.prepared.is_some();
             assert!(self.volumes.values().any(is_ready), "nothing lies ready: {:#?}", self.story);
+            let request = self.cluster.annotations().get(RESTORE);
+            let request: Option<RestoreFrom> = request.map(|text| serde_json::from_str(text).unwrap());
+            let may_go = request.is_some_and(|request| request.in_place);
+            let is_known = self.cluster.status.as_ref().is_some_and(|status| {
+                status.incarnation == self.incarnation() && status.cluster_id.is_some()
+            });
+            assert!(may_go || !is_known, "nobody said that what there is may go: {:#?}", self.story);
             return;
         }
         assert!(!self.could_have_quorum(), "a cluster is given up that could live: {:#?}", self.story);
@@ -688,8 +694,11 @@ impl World {
             What::CheckDowngrade { to } => return self.works_as <= to.minor,
             What::CancelDowngrade => self.way_back = None,
             What::FillLogs => {
-                let records = self.records.values_mut().filter(|record| record.status.old_entries.is_some());
-                records.for_each(|record| record.status.old_entries = Some(false));
+                let there: Vec<_> =
+                    self.list.iter().filter(|listed| self.takes_part(listed)).cloned().collect();
+                for name in there.iter().filter_map(member_of) {
+                    self.volumes.get_mut(&name).unwrap().1.has_old_entries = false;
+                }
             }
             What::TakeBackNoSpace { .. } => panic!("no space ran out"),
         }
@@ -794,7 +803,7 @@ impl World {
         if let Some((id, _)) = self.disk(name).and_then(|disk| disk.log).filter(|_| pod.runs && !pod.cut_off)
         {
             let uid = pod.reference.uid.clone();
-            self.serve(name, &uid, id);
+            self.serve(name, &uid, id, random.random_bool(0.2));
             if self.is_defragmenting(name) && random.random_bool(0.3) {
                 self.defragment(name, &uid);
             }
@@ -804,7 +813,12 @@ impl World {
         if pod.finished || pod.runs || pod.cut_off || pod.reference.terminating || !has_volume {
             return;
         }
-        let mark = Mark { cluster_uid: "cluster".to_owned(), member: name.to_owned(), identity: None };
+        let mark = Mark {
+            cluster_uid: "cluster".to_owned(),
+            member: name.to_owned(),
+            identity: None,
+            version: None,
+        };
         let log = self.disk(name).and_then(|disk| disk.log);
         let folder = if log.is_some() { Folder::Ours(mark) } else { Folder::Empty };
         let record = self.records.get(name).map(|record| {
@@ -826,6 +840,12 @@ impl World {
             return self.say(name, &uid, |status| status.began = true);
         }
         let id = match said {
+            Word::GoOn if self.pods[name].version.minor > 6 && self.volumes[name].1.has_old_entries => {
+                self.story.push(format!("{name} does not start 3.7 with its log"));
+                return self.say(name, &uid, |status| {
+                    (status.data, status.old_entries) = (Some(Data::Present), Some(true));
+                });
+            }
             Word::GoOn if !self.can_start(name) => return,
             Word::GoOn => log.unwrap().0,
             Word::Begin(Beginning::NewCluster) => self.begin_incarnation(name, 0),
@@ -834,7 +854,7 @@ impl World {
                 let Some(held) = prepared.or_else(|| self.content_of(&source)) else { return };
                 let id = self.begin_incarnation(name, held);
                 if let Some((_, disk)) = self.volumes.get_mut(name) {
-                    (disk.log, disk.prepared) = (Some((id, held)), None);
+                    (disk.log, disk.prepared, disk.has_old_entries) = (Some((id, held)), None, false);
                 }
                 id
             }
@@ -876,16 +896,32 @@ impl World {
         if let Some(pod) = self.pods.get_mut(name) {
             (pod.runs, pod.has_run, pod.serves) = (true, true, false);
         }
-        self.serve(name, &uid, id);
+        self.write_old_entries(name);
+        self.serve(name, &uid, id, true);
+    }
+
+    /// Who starts tells the others what it is called: until 3.6, and while the cluster works as 3.5, in words that 3.7 cannot
+    /// read. Who joins gets what is in the log of the others.
+    fn write_old_entries(&mut self, name: &str) {
+        let is_old = self.pods[name].version.minor < 6 || self.works_as < 6;
+        let members: Vec<_> = self.list.iter().filter_map(member_of).collect();
+        let of_others = members
+            .iter()
+            .any(|member| member != name && self.disk(member).is_some_and(|disk| disk.has_old_entries));
+        for member in members {
+            let Some((_, disk)) = self.volumes.get_mut(&member) else { continue };
+            let has_just_joined = member == name && disk.log.is_some_and(|(_, held)| held == 0);
+            disk.has_old_entries |= (is_old && disk.log.is_some()) || (has_just_joined && of_others);
+        }
     }
 
     /// Once etcd has found a quorum it serves clients, its supervisor among them, who then says who it is.
-    fn serve(&mut self, name: &str, uid: &str, id: u64) {
+    fn serve(&mut self, name: &str, uid: &str, id: u64, looks: bool) {
         let finds_quorum = self.has_quorum();
         let Some(pod) = self.pods.get_mut(name) else { return };
         pod.serves |= finds_quorum;
         if pod.serves {
-            self.say_who_it_is(name, uid, id);
+            self.say_who_it_is(name, uid, id, looks);
         }
     }
 
@@ -922,15 +958,15 @@ impl World {
         self.say(name, pod, |status| status.defragmented = Some(done));
     }
 
-    fn say_who_it_is(&mut self, name: &str, pod: &str, id: u64) {
+    /// What is in its log a supervisor looks at as it starts, and then from time to time.
+    fn say_who_it_is(&mut self, name: &str, pod: &str, id: u64, looks: bool) {
         let incarnation = self.pods.get(name).map_or(0, |pod| pod.incarnation);
         let runs = |minor: u32| self.pods.get(name).is_some_and(|pod| pod.version.minor == minor);
         let tells_of_its_log = runs(6);
-        self.wrote_old_entries |= runs(5);
-        let has_old_entries = self.wrote_old_entries;
+        let has_old_entries = self.disk(name).is_some_and(|disk| disk.has_old_entries);
         self.say(name, pod, |status| {
-            if tells_of_its_log {
-                status.old_entries.get_or_insert(has_old_entries);
+            if !tells_of_its_log || status.old_entries.is_none() || status.pod != pod || looks {
+                status.old_entries = tells_of_its_log.then_some(has_old_entries);
             }
             status.began = true;
             status.data = Some(Data::Present);
@@ -1069,12 +1105,12 @@ impl World {
             self.cluster.annotations_mut().remove(RESTORE);
             self.touch_cluster();
         } else {
-            self.ask_for_the_backup();
+            self.ask_for_the_backup(random.random_bool(0.7));
         }
     }
 
     /// Somebody asks for the latest backup, if there is one.
-    pub fn ask_for_the_backup(&mut self) {
+    pub fn ask_for_the_backup(&mut self, in_place: bool) {
         let Some(held) = self.backup else { return };
         self.next_uid += 1;
         let request = RestoreFrom {
@@ -1083,8 +1119,10 @@ impl World {
             place: place(held),
             sha256: held.to_string(),
             revision: i64::try_from(held).unwrap(),
+            in_place,
         };
-        self.story.push(format!("the backup of {held} is asked for"));
+        let whatever = if in_place { ", whatever there is" } else { "" };
+        self.story.push(format!("the backup of {held} is asked for{whatever}"));
         let text = serde_json::to_string(&request).unwrap();
         self.cluster.annotations_mut().insert(RESTORE.to_owned(), text);
         self.touch_cluster();

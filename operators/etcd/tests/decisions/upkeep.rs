@@ -148,6 +148,61 @@ fn no_log_meets_a_version_that_cannot_read_it() {
     assert!(steps[0].starts_with("check that the cluster can go on to 3.7"), "{steps:?}");
 }
 
+/// A pod that was made anew is silent at first. What is looked at before a member goes up nobody can look at then.
+#[test]
+fn nobody_who_is_silent_goes_up() {
+    let (mut world, mut random) = settled(3);
+    world.cluster.spec.version = "3.7.3".to_owned();
+    world.volumes.values_mut().for_each(|(_, disk)| disk.has_old_entries = true);
+    let seen = observed(&mut world, &mut random);
+    for silent in ["db-0", "db-1", "db-2"] {
+        let mut seen = seen.clone();
+        for pod in seen.pods.iter_mut().filter(|pod| pod.reference.name == silent) {
+            pod.reference.uid = "just made".to_owned();
+            (pod.ready, pod.etcd) = (false, Known::Absent);
+            pod.made_for = Some("something else".to_owned());
+        }
+        let planned = steps(&seen);
+        assert_eq!(planned, [format!("delete Pod {silent}")], "with the version that its record says");
+    }
+    // Nor is what its log was before of any use.
+    let mut seen = seen;
+    seen.records.iter_mut().for_each(|record| record.status.old_entries = Some(false));
+    assert!(steps(&seen)[0].starts_with("check that the cluster can go on to 3.7"));
+    seen.records.iter_mut().for_each(|record| record.status.pod = "the one before".to_owned());
+    assert_eq!(steps(&seen), [""; 0]);
+    assert!(condition(&seen, "UpToDate").2.contains("has not said yet what is in its log"));
+}
+
+/// However that came about: its supervisor has looked, and has not started etcd.
+#[rstest]
+#[case::of_one(1)]
+#[case::of_three(3)]
+fn a_log_that_3_7_cannot_read_costs_a_member_nothing(#[case] size: i32) {
+    let (mut world, mut random) = settled(size);
+    world.cluster.spec.version = "3.7.3".to_owned();
+    world.volumes.values_mut().for_each(|(_, disk)| disk.has_old_entries = true);
+    let volumes: Vec<_> = world.volumes.values().map(|(reference, _)| reference.uid.clone()).collect();
+    let members = world.list.clone();
+    let version = "3.7.3".parse().unwrap();
+    world.records.get_mut("db-0").unwrap().spec.version = Some(version);
+    let pod = world.pods.get_mut("db-0").unwrap();
+    (pod.version, pod.runs, pod.serves) = (version, false, false);
+    pod.reference.uid = "made with 3.7".to_owned();
+    turns(&mut world, &mut random, 1);
+    assert!(
+        world.story.iter().any(|what| what == "db-0 does not start 3.7 with its log"),
+        "{:#?}",
+        world.story
+    );
+    turns(&mut world, &mut random, 200);
+    assert!(is_ready(&world), "{:#?}", world.story);
+    assert_eq!(runs(&world), vec!["3.7.3"; usize::try_from(size).unwrap()], "it gets there in the end");
+    assert_eq!(world.list, members, "nobody was replaced: {:#?}", world.story);
+    let now: Vec<_> = world.volumes.values().map(|(reference, _)| reference.uid.clone()).collect();
+    assert_eq!(now, volumes);
+}
+
 #[rstest]
 #[case::space("memberID:1 alarm:NOSPACE", "an alarm says that space ran out")]
 #[case::corruption("alarm:CORRUPT", "an alarm says that data is corrupt")]

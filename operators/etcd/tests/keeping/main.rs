@@ -92,3 +92,21 @@ fn while_it_is_paused_no_backup_begins_and_afterwards_the_last_that_was_missed_i
     turns(&mut world, 30);
     assert_eq!(world.taken, 1, "{:#?}", world.story);
 }
+
+#[test]
+fn a_pod_on_a_node_that_is_gone_keeps_no_other_backup_from_being_taken() {
+    let mut random = SmallRng::seed_from_u64(1);
+    let mut world = World::new(3);
+    let seen = world.observe();
+    world.follow(&seen, None);
+    let seen = world.observe();
+    world.follow(&seen, None);
+    world.lose_the_node();
+    for _ in 0..350 {
+        let seen = world.observe();
+        world.follow(&seen, None);
+        world.run_pods(&mut random, 0.0);
+        world.pass(1);
+    }
+    assert!(world.taken >= 2, "{:#?}", world.story);
+}

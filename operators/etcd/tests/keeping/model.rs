@@ -37,6 +37,8 @@ struct Pod {
     uid: String,
     work: Work,
     ended: Option<Ended>,
+    /// It is to go, and whoever would end it is gone.
+    is_stuck: bool,
 }
 
 pub struct World {
@@ -87,13 +89,18 @@ impl World {
         self.backup.spec.paused = paused;
     }
 
+    /// The node of whatever works now is gone: its pods are told to go, and nobody tells that they have.
+    pub fn lose_the_node(&mut self) {
+        self.pods.values_mut().for_each(|pod| pod.is_stuck = true);
+    }
+
     pub fn pass(&mut self, seconds: i64) {
         self.now = self.now.saturating_add(SignedDuration::from_secs(seconds)).unwrap();
     }
 
     pub fn observe(&self) -> Seen {
         let pods = self.pods.iter().map(|(name, pod)| WorkerSeen {
-            reference: reference(name, &pod.uid),
+            reference: Reference { terminating: pod.is_stuck, ..reference(name, &pod.uid) },
             generation: Some(1),
             path: match &pod.work {
                 Work::Save { path, .. } => Some(path.clone()),
@@ -132,7 +139,10 @@ impl World {
                     self.next_uid += 1;
                     let work = work_of(&object.content);
                     self.story.push(format!("{} create {name} {work:?}", self.now));
-                    self.pods.insert(name, Pod { uid: self.next_uid.to_string(), work, ended: None });
+                    self.pods.insert(
+                        name,
+                        Pod { uid: self.next_uid.to_string(), work, ended: None, is_stuck: false },
+                    );
                 }
                 Step::Delete { target, .. } => {
                     if self.pods.get(&target.name).is_none_or(|pod| pod.uid != target.uid) {
@@ -172,9 +182,8 @@ impl World {
                 self.pods.remove(&name);
                 continue;
             }
-            let Some(mut pod) = self.pods.get(&name).cloned().filter(|pod| pod.ended.is_none()) else {
-                continue;
-            };
+            let works = |pod: &Pod| pod.ended.is_none() && !pod.is_stuck;
+            let Some(mut pod) = self.pods.get(&name).cloned().filter(works) else { continue };
             let outcome = if trouble > 0.0 && random.random_bool(trouble * 2.0) {
                 Some(Outcome::Failed { message: "killed".to_owned() })
             } else {
