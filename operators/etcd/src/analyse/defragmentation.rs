@@ -24,8 +24,11 @@ pub(super) const DEFRAGMENTED: &str = "Defragmented";
 const GIVEN_UP_AFTER_SECONDS: i64 = 1200;
 /// A member is left in peace for so long.
 const REST_SECONDS: i64 = 3600;
-/// And for so long while writes are refused for want of space.
+/// And for so long while writes are refused for want of space; if half of its file is free by then, only for as long as it takes
+/// to say so.
 const REST_WITHOUT_SPACE_SECONDS: i64 = 300;
+const REST_WITH_MUCH_FREE_SECONDS: i64 = 10;
+const MUCH_FREE_PERCENT: u64 = 50;
 /// How many hundredths must be free while writes are refused for want of space.
 const FREE_WITHOUT_SPACE_PERCENT: u64 = 10;
 
@@ -52,19 +55,26 @@ pub(super) fn who<'a, 'b>(view: &'a View<'b>) -> Option<&'a Member<'b>> {
 fn is_fragmented(view: &View<'_>, member: &Member<'_>) -> bool {
     let policy = &view.seen.cluster.spec.maintenance.defragment;
     let Some(upkeep) = member.answer().map(|answer| &answer.upkeep) else { return false };
-    let free = Size(upkeep.size.0.saturating_sub(upkeep.in_use.0));
-    let is_free = |percent: u64| free >= upkeep.size.percent(percent);
     match alarms::is_raised(view, AlarmKind::NoSpace) {
-        true => is_free(FREE_WITHOUT_SPACE_PERCENT),
+        true => is_free(member, FREE_WITHOUT_SPACE_PERCENT),
         false => {
             let least = Size::of(&policy.minimum_size).unwrap_or(Size(u64::MAX));
-            upkeep.size >= least && is_free(u64::from(policy.free_percent))
+            upkeep.size >= least && is_free(member, u64::from(policy.free_percent))
         }
     }
 }
 
+/// Whether so many hundredths of a member's file are free.
+fn is_free(member: &Member<'_>, percent: u64) -> bool {
+    member.answer().is_some_and(|answer| {
+        let upkeep = &answer.upkeep;
+        Size(upkeep.size.0.saturating_sub(upkeep.in_use.0)) >= upkeep.size.percent(percent)
+    })
+}
+
 fn has_rested(view: &View<'_>, member: &Member<'_>) -> bool {
     let rest = match alarms::is_raised(view, AlarmKind::NoSpace) {
+        true if is_free(member, MUCH_FREE_PERCENT) => REST_WITH_MUCH_FREE_SECONDS,
         true => REST_WITHOUT_SPACE_SECONDS,
         false => REST_SECONDS,
     };

@@ -1,6 +1,11 @@
 //! What is done for running members: versions, alarms, defragmentation, volumes.
 
-use etcd_operator::{asking::Hashes, observe::Seen, size::Size};
+use etcd_operator::{
+    api::{Defragment, Defragmented},
+    asking::Hashes,
+    observe::Seen,
+    size::Size,
+};
 use rand::rngs::SmallRng;
 use rstest::rstest;
 use serde_json::json;
@@ -285,6 +290,29 @@ fn that_space_ran_out_is_told_with_numbers_and_taken_back_once_all_have_room() {
     differ(&mut seen, "0 1 2");
     assert_eq!(steps(&seen), [""; 0], "a person has to look");
     assert!(condition(&seen, "NoAlarm").2.contains("etcdctl alarm disarm"));
+}
+
+/// Somebody may compact right after a member wrote its data anew for the little that was free.
+#[rstest]
+#[case::little_is_free(1800, 20, false)]
+#[case::much_is_free(100, 20, true)]
+#[case::much_is_free_at_once(100, 5, false)]
+#[case::little_is_free_after_a_while(1800, 300, true)]
+fn where_space_ran_out_a_member_rests_for_long_only_if_there_is_little_to_gain(
+    #[case] in_use: u64,
+    #[case] rested: i64,
+    #[case] is_written: bool,
+) {
+    let (mut world, mut random) = settled(1);
+    let mut seen = observed(&mut world, &mut random);
+    complain(&mut seen, "memberID:1 alarm:NOSPACE ");
+    sizes(&mut seen, "db-0", 2048, in_use);
+    let asked = seen.now - wheelhouse::jiff::SignedDuration::from_secs(rested);
+    let record = &mut seen.records[0];
+    record.spec.defragment = Some(Defragment { asked, drain: false, given_up: false });
+    record.status.defragmented =
+        Some(Defragmented { asked, before: Size(2 << 30), after: Size(2 << 30), problem: String::new() });
+    assert_eq!(steps(&seen) == ["update EtcdMember db-0"], is_written, "{:?}", steps(&seen));
 }
 
 #[test]
