@@ -90,6 +90,14 @@ const CONVERSION: Template = template!("src/{{ api.module }}/conversion.rs", "ve
 /// Once a kind with webhooks.
 const ADMISSION: Template = template!("src/{{ api.module }}/admission.rs", "webhook/admission.rs");
 
+/// Every template, and what it is now.
+#[cfg(test)]
+pub(crate) fn texts() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let once = [&TESTS, &SAMPLE, &VERSION, &CONVERSION, &ADMISSION];
+    let all = BASE.iter().chain(&WORKSPACE).chain(&API).chain(once);
+    all.filter_map(|template| Some((template.path, template.edition(NEWEST)?)))
+}
+
 /// What templates know of a kind.
 #[derive(Serialize)]
 struct ApiContext<'a> {
