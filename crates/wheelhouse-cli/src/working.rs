@@ -13,6 +13,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use serde_json::{Value, json};
 use tokio::process::Child;
 use wheelhouse_local::{
     Cluster, Progress,
@@ -25,6 +26,8 @@ use wheelhouse_project::Project;
 
 use crate::{local::interruption, operator_program::OperatorProgram, say};
 
+/// Which build of its image a pod was made for: a new one has the name of the old one.
+const BUILD: &str = "wheelhouse.dev/build";
 /// How often the sources are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -194,25 +197,27 @@ pub(crate) async fn deploy(deploy: Deploy) -> Result<()> {
     let local = local_cluster()?;
     let version = version_of(&folder)?;
     let image = Image::of_package(&project.operator(), &folder, &version);
-    let reference = match (&deploy.registry, &local) {
-        (Some(registry), _) => {
-            image.push(registry, &progress).await?;
-            image.reference_in(registry)
-        }
+    let (archive, registry) = match (&deploy.registry, &local) {
+        (Some(registry), _) => (image.push(registry, &progress).await?, Some(registry)),
         (None, Some(cluster)) => {
             let archive = image.ensure(&progress).await?;
             cluster.load(&archive).await?;
-            image.reference()
+            (archive, None)
         }
         (None, None) => bail!(
             "the current context is of no local cluster: say which registry it takes images from, as in `wheelhouse deploy \
              --registry registry.example.com/team`; or bring one up with `wheelhouse local up`"
         ),
     };
+    let reference = registry.map_or_else(|| image.reference(), |registry| image.reference_in(registry));
     progress.clear();
     let replicas = deploy.replicas.to_string();
     let printed = program.prints(&["manifests", "--image", &reference, "--replicas", &replicas]).await?;
-    let manifests = Manifest::read_all(Path::new("manifests"), &printed)?;
+    let build = archive.file_stem().unwrap_or_default().to_string_lossy();
+    let mut manifests = Manifest::read_all(Path::new("manifests"), &printed)?;
+    for manifest in manifests.iter_mut().filter(|manifest| manifest.kind() == "Deployment") {
+        name_build(&mut manifest.object, &build, registry.is_some());
+    }
     let client = current_cluster().await?;
     let stage = progress.stage(format!("installing {}", project.operator()));
     for manifest in &manifests {
@@ -222,6 +227,25 @@ pub(crate) async fn deploy(deploy: Deploy) -> Result<()> {
     stage.done();
     progress.clear();
     say(format_args!("{} runs ({reference}). Next: `kubectl apply -f config/samples/`", project.operator()))
+}
+
+/// Says in a Deployment which build it is of: with another one its pods are replaced, and with the same one they are left
+/// alone. What is in a registry may have changed since a node fetched it under this name.
+fn name_build(deployment: &mut Value, build: &str, is_in_a_registry: bool) {
+    let Some(template) = deployment.pointer_mut("/spec/template").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let metadata = template.entry("metadata").or_insert_with(|| json!({}));
+    if let Some(metadata) = metadata.as_object_mut()
+        && let Some(annotations) = metadata.entry("annotations").or_insert_with(|| json!({})).as_object_mut()
+    {
+        annotations.insert(BUILD.to_owned(), build.into());
+    }
+    let containers = deployment.pointer_mut("/spec/template/spec/containers").and_then(Value::as_array_mut);
+    let containers = containers.into_iter().flatten().filter_map(Value::as_object_mut);
+    for container in containers.filter(|_| is_in_a_registry) {
+        container.insert("imagePullPolicy".to_owned(), "Always".into());
+    }
 }
 
 /// Takes the operator out of the current cluster. The kinds go last, and all resources with them.
@@ -272,4 +296,38 @@ fn version_of(folder: &Path) -> Result<String> {
     let version =
         table.get("package").and_then(|package| package.get("version")).and_then(toml::Value::as_str);
     Ok(version.context("Cargo.toml has no package.version")?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deployment(build: &str, is_in_a_registry: bool) -> Value {
+        let mut deployment = json!({"spec": {"replicas": 2, "template": {
+            "metadata": {"labels": {"app.kubernetes.io/name": "shop-operator"}},
+            "spec": {"containers": [{"name": "operator", "image": "wheelhouse.dev/shop-operator:0.1.0"}]},
+        }}});
+        name_build(&mut deployment, build, is_in_a_registry);
+        deployment
+    }
+
+    #[test]
+    fn pods_are_replaced_for_another_build_under_the_same_name_and_for_nothing_else() {
+        let first = deployment("shop-operator-0123456789ab", false);
+        assert_ne!(first, deployment("shop-operator-ba9876543210", false));
+        assert_eq!(first, deployment("shop-operator-0123456789ab", false));
+        let named = &first["spec"]["template"]["metadata"]["annotations"][BUILD];
+        assert_eq!(named, "shop-operator-0123456789ab");
+        let labels = &first["spec"]["template"]["metadata"]["labels"];
+        assert_eq!(labels, &json!({"app.kubernetes.io/name": "shop-operator"}));
+    }
+
+    #[test]
+    fn what_is_in_a_registry_is_fetched_anew_and_what_is_in_the_nodes_is_not() {
+        let policy = |is_in_a_registry| {
+            deployment("x", is_in_a_registry)["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"]
+                .clone()
+        };
+        assert_eq!((policy(true), policy(false)), (json!("Always"), Value::Null));
+    }
 }
