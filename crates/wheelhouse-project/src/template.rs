@@ -314,6 +314,22 @@ mod tests {
         insta::assert_snapshot!(all(&after));
     }
 
+    /// The generated Deployment lets nobody be root.
+    #[test]
+    fn what_a_sample_runs_is_an_image_of_this_tree_whose_user_is_not_root() {
+        let mut project = project();
+        project.apis.push(api("CdnCluster"));
+        let files = render(&project).unwrap();
+        let image = format!("image: wheelhouse.dev/nginx:{}\n", env!("CARGO_PKG_VERSION"));
+        assert!(files[&PathBuf::from("config/samples/cluster_v1_cdncluster.yaml")].ends_with(&image), "{files:?}");
+        let containerfile = include_str!("../../../images/nginx/Containerfile");
+        let user = containerfile.lines().find_map(|line| line.strip_prefix("USER ")).unwrap();
+        assert!(
+            user.starts_with(|first: char| ('1'..='9').contains(&first)),
+            "the kubelet has to see that {user} is not root"
+        );
+    }
+
     #[test]
     fn what_is_read_is_what_was_written() {
         let mut project = project();
