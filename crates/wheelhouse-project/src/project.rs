@@ -12,6 +12,7 @@ use crate::{
     formatting::formatted,
     naming,
     template::{self, Files},
+    versions::Present,
 };
 
 /// The file at the root of a project.
@@ -144,6 +145,13 @@ impl Project {
     /// When a template is wrong, which is a bug.
     pub fn files(&self) -> Result<Files> {
         template::render(self).map(formatted)
+    }
+
+    /// All of them, with what its present files say of kinds that get another version.
+    pub(crate) fn files_with(&self, present: Present) -> Result<Files> {
+        let mut files = template::render_with(self, &present.specs).map(formatted)?;
+        files.extend(present.files);
+        Ok(files)
     }
 
     /// The name of the operator: of its package, its program, its Deployment.

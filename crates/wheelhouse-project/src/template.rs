@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::{
     error::{Error, Result},
     project::{Api, Project, Sdk, Webhook},
+    versions,
 };
 
 /// The version of the templates that this command makes projects from.
@@ -81,9 +82,6 @@ const API: [Template; 5] = [
 const SAMPLE: Template =
     template!("config/samples/{{ api.group }}_{{ version }}_{{ api.singular }}.yaml", "api/sample.yaml");
 
-/// Once a version that is not the stored one.
-const VERSION: Template = template!("src/{{ api.module }}/{{ version }}.rs", "version/version.rs");
-
 /// Once a kind with several versions.
 const CONVERSION: Template = template!("src/{{ api.module }}/conversion.rs", "version/conversion.rs");
 
@@ -93,7 +91,7 @@ const ADMISSION: Template = template!("src/{{ api.module }}/admission.rs", "webh
 /// Every template, and what it is now.
 #[cfg(test)]
 pub(crate) fn texts() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let once = [&TESTS, &SAMPLE, &VERSION, &CONVERSION, &ADMISSION];
+    let once = [&TESTS, &SAMPLE, &CONVERSION, &ADMISSION];
     let all = BASE.iter().chain(&WORKSPACE).chain(&API).chain(once);
     all.filter_map(|template| Some((template.path, template.edition(NEWEST)?)))
 }
@@ -119,10 +117,12 @@ struct ApiContext<'a> {
     webhooks: &'a [Webhook],
     webhook_list: String,
     needs_webhooks: bool,
+    /// What people write, as JSON.
+    example: String,
 }
 
 impl<'a> ApiContext<'a> {
-    fn of(api: &'a Api, project: &Project) -> Self {
+    fn of(api: &'a Api, project: &Project, specs: &BTreeMap<String, String>) -> Self {
         let (stored, others) =
             api.versions.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
         let module = api.module();
@@ -143,8 +143,21 @@ impl<'a> ApiContext<'a> {
             webhooks: &api.webhooks,
             webhook_list: list(&api.webhooks),
             needs_webhooks: !api.webhooks.is_empty() || !others.is_empty(),
+            example: specs.get(&api.kind).cloned().unwrap_or_else(|| example(api)),
         }
     }
+}
+
+/// What people write of a kind that is as the template made it.
+fn example(api: &Api) -> String {
+    let namespace = if api.cluster_scoped { r#", "namespace": "default""# } else { "" };
+    format!(r#"{{"replicas": 3, "image": "wheelhouse.dev/nginx:0.1.0"{namespace}}}"#)
+}
+
+/// Where the sample of a version is.
+pub(crate) fn sample_path(api: &Api, version: &str) -> PathBuf {
+    let kind = api.kind.to_ascii_lowercase();
+    PathBuf::from(format!("config/samples/{}_{version}_{kind}.yaml", api.group))
 }
 
 /// A list as TOML has it, which for words is as JSON has it.
@@ -157,7 +170,12 @@ fn list(values: &impl Serialize) -> String {
 /// # Errors
 /// When a template is wrong, which is a bug.
 pub fn render(project: &Project) -> Result<Files> {
-    let renderer = Renderer::new(project);
+    render_with(project, &BTreeMap::new())
+}
+
+/// The same, where people write something else by now than what the template made of a kind: as JSON, by kind.
+pub(crate) fn render_with(project: &Project, specs: &BTreeMap<String, String>) -> Result<Files> {
+    let renderer = Renderer::new(project, specs);
     let mut files = Files::new();
     for template in &BASE {
         renderer.add(&mut files, template, None, "")?;
@@ -171,7 +189,7 @@ pub fn render(project: &Project) -> Result<Files> {
         renderer.add(&mut files, &TESTS, None, "")?;
     }
     for api in &project.apis {
-        let known = ApiContext::of(api, project);
+        let known = ApiContext::of(api, project, specs);
         let stored = known.stored;
         for template in &API {
             renderer.add(&mut files, template, Some(&known), stored)?;
@@ -179,8 +197,15 @@ pub fn render(project: &Project) -> Result<Files> {
         for version in &api.versions {
             renderer.add(&mut files, &SAMPLE, Some(&known), version)?;
         }
+        let module = PathBuf::from("src").join(&known.module);
         for version in known.others {
-            renderer.add(&mut files, &VERSION, Some(&known), version)?;
+            let text = files.get(&module.join("api.rs"));
+            let other = text.and_then(|text| versions::of_version(text, &known.full_group, stored, version));
+            let other = other.ok_or_else(|| Error::Template {
+                template: "api/api.rs".to_owned(),
+                problem: format!("it does not say `version = \"{stored}\"`"),
+            })?;
+            files.insert(module.join(format!("{version}.rs")), other);
         }
         if !known.others.is_empty() {
             renderer.add(&mut files, &CONVERSION, Some(&known), stored)?;
@@ -217,10 +242,10 @@ struct Renderer<'a> {
 }
 
 impl<'a> Renderer<'a> {
-    fn new(project: &'a Project) -> Self {
+    fn new(project: &'a Project, specs: &BTreeMap<String, String>) -> Self {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
-        let apis = project.apis.iter().map(|api| ApiContext::of(api, project)).collect();
+        let apis = project.apis.iter().map(|api| ApiContext::of(api, project, specs)).collect();
         Self { environment, project, apis }
     }
 
