@@ -226,7 +226,20 @@ pub(crate) async fn deploy(deploy: Deploy) -> Result<()> {
     wait_until_available(&client, &manifests).await?;
     stage.done();
     progress.clear();
-    say(format_args!("{} runs ({reference}). Next: `kubectl apply -f config/samples/`", project.operator()))
+    say(format_args!("{} runs ({reference}){}", project.operator(), next(&folder)))
+}
+
+/// What one does next: applies the samples. In their folder is a list of them, which is for kustomize only.
+fn next(folder: &Path) -> String {
+    let samples = folder.join("config/samples");
+    let here = std::env::current_dir().ok();
+    let shown =
+        here.as_deref().and_then(|here| samples.strip_prefix(here).ok()).unwrap_or(&samples).display();
+    match (samples.join("kustomization.yaml").is_file(), samples.is_dir()) {
+        (true, _) => format!(". Next: `kubectl apply -k {shown}`"),
+        (false, true) => format!(". Next: `kubectl apply -f {shown}`"),
+        (false, false) => String::new(),
+    }
 }
 
 /// Says in a Deployment which build it is of: with another one its pods are replaced, and with the same one they are left
@@ -309,6 +322,18 @@ mod tests {
         }}});
         name_build(&mut deployment, build, is_in_a_registry);
         deployment
+    }
+
+    #[test]
+    fn samples_are_applied_with_the_list_of_them_where_there_is_one() {
+        let project = tempfile::tempdir().unwrap();
+        let samples = project.path().join("config/samples");
+        let said = || next(project.path()).replace(&project.path().display().to_string(), "HERE");
+        assert_eq!(said(), "");
+        std::fs::create_dir_all(&samples).unwrap();
+        assert_eq!(said(), ". Next: `kubectl apply -f HERE/config/samples`");
+        std::fs::write(samples.join("kustomization.yaml"), "").unwrap();
+        assert_eq!(said(), ". Next: `kubectl apply -k HERE/config/samples`");
     }
 
     #[test]
