@@ -103,10 +103,15 @@ pub(crate) async fn test(test: Test) -> Result<ExitCode> {
 /// Runs the operator from here, against the current cluster.
 pub(crate) async fn run(run: Run) -> Result<ExitCode> {
     let (folder, _) = Project::find(&run.which.project)?;
+    current_cluster().await?;
+    let mut arguments = run.arguments;
+    if !says(&arguments, "--webhook-url") {
+        arguments.extend(where_webhooks_are(&folder).await?);
+    }
     let mut stop = std::pin::pin!(interruption()?);
     loop {
         let sources = newest_change(&folder);
-        let mut child = start(&folder, &run.arguments)?;
+        let mut child = start(&folder, &arguments)?;
         let outcome = tokio::select! {
             () = &mut stop => Outcome::Stopped,
             status = child.wait() => Outcome::Ended(status?),
@@ -146,15 +151,35 @@ fn exit_code(status: ExitStatus) -> ExitCode {
 /// In a process group of its own: a Ctrl-C at the terminal is for us, and we end it as Kubernetes would.
 fn start(folder: &Path, arguments: &[String]) -> Result<Child> {
     let mut all = vec!["run", "--install-crds", "--no-leader-election", "--listen", "127.0.0.1:8080"];
-    let says = |flag: &str| {
-        arguments.iter().any(|argument| argument == flag || argument.starts_with(&format!("{flag}=")))
-    };
-    if says("--listen") {
+    if says(arguments, "--listen") {
         all.truncate(3);
     }
     all.extend(arguments.iter().map(String::as_str));
     let mut command = OperatorProgram::of_project(folder).command(&all);
     command.process_group(0).kill_on_drop(true).spawn().context("cannot run cargo: is Rust installed?")
+}
+
+fn says(arguments: &[String], flag: &str) -> bool {
+    arguments.iter().any(|argument| argument == flag || argument.starts_with(&format!("{flag}=")))
+}
+
+/// How the API server finds the webhooks of an operator that runs here: there is no Service in front of it. A local cluster
+/// reaches this machine; of another one nobody knows, and it would refuse whatever the webhooks are to be asked about.
+async fn where_webhooks_are(folder: &Path) -> Result<Vec<String>> {
+    if local_cluster()?.is_some() {
+        return Ok(vec!["--webhook-url".to_owned(), "self".to_owned()]);
+    }
+    let printed = OperatorProgram::of_project(folder).prints(&["manifests"]).await?;
+    let manifests = Manifest::read_all(Path::new("manifests"), &printed)?;
+    // Only an operator with webhooks has one.
+    if manifests.iter().any(|manifest| manifest.kind() == "Service") {
+        bail!(
+            "this operator has webhooks, and the cluster of the current context may not reach this machine: say where it does, as in \
+             `wheelhouse run -- --webhook-url https://ADDRESS:9443`; or `wheelhouse deploy`; or bring a cluster up here with \
+             `wheelhouse local up`"
+        );
+    }
+    Ok(Vec::new())
 }
 
 /// Asks it to end, and lets it finish what it is doing.
