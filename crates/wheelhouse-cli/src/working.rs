@@ -1,5 +1,7 @@
 //! Working on an operator: `install`, `run`, `test`, `deploy` and `undeploy`.
 
+mod undeploy;
+
 use std::{
     path::{Path, PathBuf},
     process::{ExitCode, ExitStatus},
@@ -23,6 +25,8 @@ use wheelhouse_local::{
     manifests::Manifest,
 };
 use wheelhouse_project::Project;
+
+pub(crate) use undeploy::undeploy;
 
 use crate::{local::interruption, operator_program::OperatorProgram, say};
 
@@ -284,26 +288,6 @@ fn name_build(deployment: &mut Value, build: &str, is_in_a_registry: bool) {
     for container in containers.filter(|_| is_in_a_registry) {
         container.insert("imagePullPolicy".to_owned(), "Always".into());
     }
-}
-
-/// Takes the operator out of the current cluster. The kinds go last, and all resources with them.
-pub(crate) async fn undeploy(which: Which, keep_crds: bool) -> Result<()> {
-    let (folder, project) = Project::find(&which.project)?;
-    let printed = OperatorProgram::of_project(&folder).prints(&["manifests"]).await?;
-    let manifests = Manifest::read_all(Path::new("manifests"), &printed)?;
-    let client = current_cluster().await?;
-    let is_crd = |manifest: &&Manifest| manifest.kind() == "CustomResourceDefinition";
-    // What others may use, too, stays.
-    let is_ours = |manifest: &&Manifest| manifest.kind() != "Namespace" && !is_crd(manifest);
-    for manifest in manifests.iter().filter(is_ours).rev() {
-        manifest.delete(&client).await?;
-    }
-    if !keep_crds {
-        for manifest in manifests.iter().filter(is_crd) {
-            manifest.delete(&client).await?;
-        }
-    }
-    say(format_args!("{} is gone", project.operator()))
 }
 
 /// A client of the cluster that the user's kubeconfig selects.

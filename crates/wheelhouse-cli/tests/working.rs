@@ -9,9 +9,13 @@
 
 mod support;
 
-use std::{path::PathBuf, process::Command};
+use std::{
+    path::PathBuf,
+    process::Command,
+    time::{Duration, Instant},
+};
 
-use support::{Said, Wheelhouse};
+use support::{Said, Wheelhouse, eventually};
 
 const CRD: &str = "
 apiVersion: apiextensions.k8s.io/v1
@@ -50,6 +54,25 @@ spec:
   template:
     metadata: {labels: {app.kubernetes.io/name: shop-operator}}
     spec: {containers: [{name: operator, image: none}]}
+";
+
+/// What the operator told the API server at run time: nobody answers there any more.
+const WEBHOOKS: &str = "
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: shop-operator}
+webhooks: [{
+  name: pages.app.example.com, sideEffects: None, admissionReviewVersions: [v1], failurePolicy: Fail,
+  clientConfig: {url: 'https://127.0.0.1:1/validate'},
+  rules: [{apiGroups: [app.example.com], apiVersions: [v1], resources: [pages], operations: [OPERATIONS]}]}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: shop-operator}
+webhooks: [{
+  name: pages.app.example.com, sideEffects: None, admissionReviewVersions: [v1], failurePolicy: Fail,
+  clientConfig: {url: 'https://127.0.0.1:1/default'},
+  rules: [{apiGroups: [app.example.com], apiVersions: [v1], resources: [pages], operations: [CREATE]}]}]
 ";
 
 /// A control plane, and a project whose operator prints what a file says.
@@ -102,6 +125,80 @@ impl Shop {
     fn apply(&self, manifest: &str) {
         self.wheelhouse.apply(self.cluster, manifest);
     }
+
+    /// A resource that only its operator lets go.
+    fn page(&self, name: &str) {
+        self.apply(&format!(
+            "apiVersion: app.example.com/v1\nkind: Page\nmetadata: {{name: {name}, namespace: default, finalizers: \
+             [app.example.com/page]}}\n"
+        ));
+    }
+
+    fn is_there(&self, what: &[&str]) -> bool {
+        !self.kubectl(&[&["get", "--ignore-not-found", "-o", "name"], what].concat()).ok().is_empty()
+    }
+
+    /// Lets a resource that is to go do so, as an operator does; whether that still ran.
+    fn clean_up_after(&self, name: &str) -> bool {
+        let deleted = ["get", "page", name, "-o", "jsonpath={.metadata.deletionTimestamp}"];
+        eventually(Duration::from_secs(60), || self.kubectl(&deleted).stdout, |at| !at.is_empty());
+        let runs = self.is_there(&["deployment", "shop-operator"]);
+        self.kubectl(&["patch", "page", name, "--type=merge", "-p", r#"{"metadata":{"finalizers":null}}"#])
+            .ok();
+        runs
+    }
+}
+
+#[test]
+fn an_operator_is_taken_out_after_its_resources_and_nobody_waits_for_it_any_more() {
+    let shop = Shop::on("undeploys");
+    shop.apply(OPERATOR);
+    shop.page("one");
+    shop.apply(&WEBHOOKS.replace("OPERATIONS", "CREATE, UPDATE"));
+    eventually(
+        Duration::from_secs(30),
+        || shop.kubectl(&["annotate", "page", "one", "changed=now", "--overwrite"]).code,
+        |code| *code != Some(0),
+    );
+
+    // What stays can be changed, although nobody answers webhooks any more.
+    let said = shop.call(&["undeploy", "--keep-crds"]).ok();
+    assert_eq!(said, "pages.app.example.com stays\nshop-operator is gone\n");
+    for kind in ["validatingwebhookconfiguration", "mutatingwebhookconfiguration", "deployment", "service"] {
+        assert!(!shop.is_there(&[kind, "shop-operator"]), "{kind} is still there");
+    }
+    eventually(
+        Duration::from_secs(30),
+        || shop.kubectl(&["annotate", "page", "one", "changed=later", "--overwrite"]).code,
+        |code| *code == Some(0),
+    );
+
+    // The operator is there as long as it is needed.
+    shop.apply(OPERATOR);
+    let mut undeploying = shop.command(&["undeploy"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    assert!(shop.clean_up_after("one"), "the operator was gone before its resources");
+    let said = {
+        assert!(undeploying.wait().unwrap().success());
+        std::io::read_to_string(undeploying.stdout.take().unwrap()).unwrap()
+    };
+    assert_eq!(said, "deleting all pages.app.example.com: default/one\nshop-operator is gone\n");
+    assert!(
+        !shop.is_there(&["crd", "pages.app.example.com"]) && !shop.is_there(&["deployment", "shop-operator"])
+    );
+    assert_eq!(shop.call(&["undeploy"]).ok(), "shop-operator is gone\n", "twice is fine");
+}
+
+#[test]
+fn resources_that_wait_for_an_operator_that_is_not_there_are_named() {
+    let shop = Shop::on("waits");
+    shop.page("one");
+    shop.apply(&WEBHOOKS.replace("OPERATIONS", "DELETE"));
+    let begun = Instant::now();
+    let refused =
+        shop.call(&["undeploy"]).refused("shop-operator does not run in this cluster, and default/one of");
+    assert!(refused.contains("deploy it again first"), "{refused}");
+    assert!(begun.elapsed() < Duration::from_secs(60));
+    assert!(shop.is_there(&["crd", "pages.app.example.com"]));
 }
 
 #[test]
