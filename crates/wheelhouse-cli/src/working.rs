@@ -82,8 +82,8 @@ pub(crate) struct Deploy {
 /// Registers the kinds in the current cluster, and nothing else.
 pub(crate) async fn install(which: Which) -> Result<()> {
     let (folder, _) = Project::find(&which.project)?;
-    let printed = OperatorProgram::of_project(&folder).prints(&["crds"]).await?;
     let client = current_cluster().await?;
+    let printed = OperatorProgram::of_project(&folder).prints(&["crds"]).await?;
     for manifest in Manifest::read_all(Path::new("crds"), &printed)? {
         manifest.apply(&client).await?;
         say(format_args!("registered {}", manifest.name()))?;
@@ -221,6 +221,7 @@ fn newest_change(folder: &Path) -> Option<SystemTime> {
 /// Builds the image and installs the operator into the current cluster.
 pub(crate) async fn deploy(deploy: Deploy) -> Result<()> {
     let (folder, project) = Project::find(&deploy.which.project)?;
+    let client = current_cluster().await?;
     let program = OperatorProgram::of_project(&folder);
     let progress = Progress::shown();
     let local = local_cluster()?;
@@ -247,7 +248,6 @@ pub(crate) async fn deploy(deploy: Deploy) -> Result<()> {
     for manifest in manifests.iter_mut().filter(|manifest| manifest.kind() == "Deployment") {
         name_build(&mut manifest.object, &build, registry.is_some());
     }
-    let client = current_cluster().await?;
     let stage = progress.stage(format!("installing {}", project.operator()));
     for manifest in &manifests {
         manifest.apply(&client).await?;
