@@ -55,6 +55,9 @@ pub(crate) struct Plan {
     /// How it is printed
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
+    /// End with the exit code 2 if something would change, and with 0 only if nothing would
+    #[arg(long)]
+    exit_code: bool,
 }
 
 /// What `explain` takes.
@@ -146,7 +149,7 @@ impl Whom {
 }
 
 /// Says what would be done about the resources in a file.
-pub(crate) async fn plan(plan: Plan) -> Result<()> {
+pub(crate) async fn plan(plan: Plan) -> Result<ExitCode> {
     let content = std::fs::read_to_string(&plan.file)
         .with_context(|| format!("cannot read {}", plan.file.display()))?;
     let client = current_cluster().await?;
@@ -173,7 +176,8 @@ pub(crate) async fn plan(plan: Plan) -> Result<()> {
             }
         }
     }
-    Ok(())
+    let would_change = looked.iter().any(|one| !list(one, "/would").is_empty());
+    Ok(if plan.exit_code && would_change { ExitCode::from(2) } else { ExitCode::SUCCESS })
 }
 
 /// What the operators that run would do about these resources, each about those in the namespaces that it looks after.
