@@ -96,7 +96,7 @@ impl Shop {
             &bin.join("cargo"),
             &format!(
                 "while [ \"$1\" != -- ]; do shift; done; shift\n\
-             case \"$1\" in manifests) cat {};; *) echo \"called with $*\";; esac",
+             case \"$1\" in manifests) cat {};; rbac) echo \"asked $*\" >&2; cat rbac.yaml;; *) echo \"called with $*\";; esac",
                 printed.display()
             ),
         );
@@ -232,4 +232,52 @@ fn samples_are_applied_with_the_list_of_them_and_not_as_files() {
     let folder = samples.to_string_lossy();
     assert_eq!(shop.kubectl(&["apply", "-k", &folder]).ok(), "page.app.example.com/sample created\n");
     shop.kubectl(&["apply", "-f", &folder]).refused("kustomization.yaml");
+}
+
+const RBAC: &str = "
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: shop-operator, namespace: default}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: shop-operator, namespace: default}
+rules: [{apiGroups: [apps], resources: [deployments], verbs: [get, patch]}]
+";
+
+#[test]
+fn what_an_operator_may_do_is_compared_where_it_is_installed() {
+    let shop = Shop::on("rules");
+    std::fs::write(shop.project.join("rbac.yaml"), RBAC).unwrap();
+    let check = |arguments: &[&str]| {
+        let said = shop.call(&[&["rbac", "check"], arguments].concat());
+        (said.code, said.stdout, said.stderr)
+    };
+    let missing = "missing     Role default/shop-operator: it is not installed\n".to_owned();
+    assert_eq!(check(&[]), (Some(2), missing.clone(), "asked rbac\n".to_owned()));
+
+    let labels = "{name: shop-operator, namespace: default, labels: {app.kubernetes.io/name: shop-operator}}";
+    let deployment = OPERATOR
+        .replace("metadata: {name: shop-operator, namespace: default}", &format!("metadata: {labels}"));
+    shop.apply(
+        &deployment
+            .replace("image: none", "image: none, args: [run, --namespace, team-a, --log-level, debug]"),
+    );
+    let asked = "asked rbac\nasked rbac --install-namespace default --namespace team-a\n".to_owned();
+    assert_eq!(check(&[]), (Some(2), missing, asked.clone()));
+
+    shop.apply(RBAC);
+    let fine = "the operator may do what its code needs, and nothing else\n".to_owned();
+    assert_eq!(check(&[]), (Some(0), fine, asked.clone()));
+    assert_eq!(check(&["--output", "json"]), (Some(0), "[]\n".to_owned(), asked));
+
+    shop.apply(&RBAC.replace("verbs: [get, patch]", "verbs: [get, delete]"));
+    let (code, said, _) = check(&["--output", "json"]);
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let role = "Role default/shop-operator";
+    let expected = serde_json::json!([
+        {"what": "missing", "role": role, "rule": "patch deployments.apps"},
+        {"what": "superfluous", "role": role, "rule": "delete deployments.apps"},
+    ]);
+    assert_eq!((code, said), (Some(2), expected));
 }
