@@ -12,7 +12,7 @@ use wheelhouse_project::{
     verbs::{self, New, NewApi, Place},
 };
 
-use crate::{explaining::Output, operator_program::OperatorProgram, say};
+use crate::{explaining::Output, operator_program::OperatorProgram, say, working::version_of};
 
 /// The tree that this command was built from, where the SDK is as long as it is not published.
 const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -234,7 +234,15 @@ pub(crate) fn project(verb: ProjectVerb) -> Result<bool> {
 /// Writes what the operator prints into `config/` and `deploy/`, or compares it with what is there.
 pub(crate) async fn manifests(settings: Manifests) -> Result<()> {
     let (folder, project) = Project::find(&settings.project)?;
-    let printed = OperatorProgram::of_project(&folder).prints(&["manifests"]).await?;
+    let program = OperatorProgram::of_project(&folder);
+    let printed = match project.images {
+        // The operator's own is `wheelhouse.dev/NAME:VERSION`.
+        None => program.prints(&["manifests"]).await?,
+        Some(_) => {
+            let image = format!("{}:{}", project.image(), version_of(&folder)?);
+            program.prints(&["manifests", "--image", &image]).await?
+        }
+    };
     let files = manifests::files(&project, &folder, &printed)?;
     let change = manifests::change(&folder, &files)?;
     if settings.output == Output::Json {

@@ -227,7 +227,8 @@ pub(crate) async fn deploy(deploy: Deploy) -> Result<()> {
     let local = local_cluster()?;
     let version = version_of(&folder)?;
     let image = Image::of_package(&project.operator(), &folder, &version);
-    let (archive, registry) = match (&deploy.registry, &local) {
+    let registry = deploy.registry.or_else(|| project.images.clone().filter(|_| local.is_none()));
+    let (archive, registry) = match (&registry, &local) {
         (Some(registry), _) => (image.push(registry, &progress).await?, Some(registry)),
         (None, Some(cluster)) => {
             let archive = image.ensure(&progress).await?;
@@ -311,7 +312,7 @@ fn local_cluster() -> Result<Option<Cluster>> {
 }
 
 /// The version in a package's `Cargo.toml`.
-fn version_of(folder: &Path) -> Result<String> {
+pub(crate) fn version_of(folder: &Path) -> Result<String> {
     let path = folder.join("Cargo.toml");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let table: toml::Table = text.parse().with_context(|| format!("{} is damaged", path.display()))?;

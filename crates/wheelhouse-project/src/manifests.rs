@@ -163,6 +163,7 @@ mod tests {
             name: "cdn".to_owned(),
             domain: "anevia.com".to_owned(),
             member: false,
+            images: None,
             sdk: Sdk::Path { path: "..".to_owned() },
             apis: Vec::new(),
         }

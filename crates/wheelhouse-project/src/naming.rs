@@ -167,6 +167,23 @@ pub fn check_project(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Where images are, such as `registry.example.com/team`.
+///
+/// # Errors
+/// When no name of an image can begin so.
+pub fn check_images(images: &str) -> Result<()> {
+    let is_inside =
+        |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "-_.:".contains(letter);
+    let is_part = |part: &str| !part.is_empty() && part.chars().all(is_inside);
+    match images.split('/').all(is_part) {
+        true => Ok(()),
+        false => {
+            let why = "it is a registry and a folder in it, such as `registry.example.com/team`";
+            Err(Error::name("the place of images", images, why))
+        }
+    }
+}
+
 /// The first part of a group; the domain is the rest.
 ///
 /// # Errors
@@ -311,6 +328,7 @@ mod tests {
     #[case::group(check_group("cluster", "example.com"))]
     #[case::group_with_a_dot(check_group("storage.cluster", "example.com"))]
     #[case::version(check_version("v1"))]
+    #[case::images(check_images("registry.example.com:5000/team"))]
     #[case::beta(check_version("v12beta3"))]
     #[case::kind(check_kind("CdnCluster"))]
     fn good_names_are_taken(#[case] checked: Result<()>) {
@@ -360,6 +378,14 @@ mod tests {
     #[case::kind_of_a_crate(
         check_kind("Wheelhouse"),
         "`src/wheelhouse.rs`, which is there for something else"
+    )]
+    #[case::images_with_a_scheme(
+        check_images("https://registry.example.com"),
+        "a registry and a folder in it"
+    )]
+    #[case::images_that_end_in_a_slash(
+        check_images("registry.example.com/"),
+        "a registry and a folder in it"
     )]
     #[case::plural_in_capitals(check_plural("CdnClusters"), "no part of a DNS name")]
     fn bad_names_are_refused_with_the_reason(#[case] checked: Result<()>, #[case] words: &str) {

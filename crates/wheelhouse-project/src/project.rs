@@ -18,6 +18,9 @@ use crate::{
 /// The file at the root of a project.
 pub const FILE: &str = "wheelhouse.toml";
 
+/// What images are called that are in no registry: the nodes of a local cluster have them.
+pub const LOCAL_IMAGES: &str = "wheelhouse.dev";
+
 /// A project: all that its files are made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,6 +34,9 @@ pub struct Project {
     /// Whether it is a member of a workspace that was there before, and not a workspace of its own.
     #[serde(default)]
     pub member: bool,
+    /// The registry, and the folder in it, that the operator's image is in; [`LOCAL_IMAGES`] if it says none.
+    #[serde(default)]
+    pub images: Option<String>,
     /// Where the SDK is.
     pub sdk: Sdk,
     /// The kinds that it looks after.
@@ -127,6 +133,7 @@ impl Project {
         }
         naming::check_project(&self.name)?;
         naming::check_domain(&self.domain)?;
+        self.images.as_deref().map_or(Ok(()), naming::check_images)?;
         for api in &self.apis {
             naming::check_kind(&api.kind)?;
             naming::check_group(&api.group, &self.domain)?;
@@ -160,6 +167,11 @@ impl Project {
             true => self.name.clone(),
             false => format!("{}-operator", self.name),
         }
+    }
+
+    /// What the operator's image is called, without the tag.
+    pub fn image(&self) -> String {
+        format!("{}/{}", self.images.as_deref().unwrap_or(LOCAL_IMAGES), self.operator())
     }
 
     /// The kind of that name.

@@ -304,6 +304,7 @@ mod tests {
             name: "cdn".to_owned(),
             domain: "anevia.com".to_owned(),
             member: false,
+            images: None,
             sdk: Sdk::Path { path: "../wheelhouse".to_owned() },
             apis: Vec::new(),
         }
@@ -361,6 +362,7 @@ mod tests {
         project.sdk =
             Sdk::Git { git: "https://example.com/w.git".to_owned(), rev: Some("abc\"def".to_owned()) };
         project.member = true;
+        project.images = Some("registry.example.com/team".to_owned());
         let mut wide = api("Policy");
         wide.cluster_scoped = true;
         wide.versions.push("v2beta1".to_owned());

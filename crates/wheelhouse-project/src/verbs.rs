@@ -71,6 +71,7 @@ pub fn init(new: &New) -> Result<(Project, Change)> {
         name,
         domain: new.domain.clone(),
         member: new.member,
+        images: None,
         sdk: new.sdk.clone(),
         apis: Vec::new(),
     };
