@@ -147,6 +147,11 @@ pub(crate) fn init(init: Init) -> Result<()> {
     let new = New { folder: init.folder, name: init.name, domain: init.domain, sdk, member: init.member };
     let (project, change) = verbs::init(&new)?;
     tell(&change)?;
+    if let (Sdk::Path { path }, false) = (&project.sdk, project.member) {
+        wheelhouse_local::progress::tell(format_args!(
+            "note: the SDK is the folder {path} of this machine: CI finds it nowhere else. --sdk takes a repository's URL, too"
+        ));
+    }
     say(format_args!("{} is there. Next:", project.operator()))?;
     let folder = new.folder.display();
     if new.folder != Path::new(".") {

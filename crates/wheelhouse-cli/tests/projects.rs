@@ -218,6 +218,104 @@ fn manifests_are_written_once_and_checked() {
     insta::assert_snapshot!(said);
 }
 
+impl Desk {
+    /// A project with one kind, as an older command made it.
+    fn with_an_older_project() -> Self {
+        let desk = Self::with_a_project();
+        let folder = desk.path().join("shop");
+        let mut project = wheelhouse_project::Project::read(&folder).unwrap();
+        project.template = 1;
+        for (path, content) in project.files().unwrap() {
+            std::fs::write(folder.join(path), content).unwrap();
+        }
+        desk.commit();
+        desk
+    }
+
+    fn edit(&self, path: &str, from: &str, to: &str) {
+        let text = std::fs::read_to_string(self.path().join(path)).unwrap();
+        assert!(text.contains(from), "{path} has no {from}: {text}");
+        self.write(path, &text.replace(from, to));
+    }
+}
+
+const CI: &str = "shop/.github/workflows/test.yaml";
+
+#[test]
+fn an_older_project_gets_what_is_new_beside_what_people_wrote() {
+    let desk = Desk::with_an_older_project();
+    desk.edit(CI, "on: [push, pull_request]", "on: [push]");
+    desk.edit("shop/README.md", "# shop", "# My shop");
+    desk.commit();
+    let mut said = desk.call("project upgrade --project shop");
+    let ci = std::fs::read_to_string(desk.path().join(CI)).unwrap();
+    assert!(ci.contains("on: [push]\n") && ci.contains("run: wheelhouse manifests --check\n"), "{ci}");
+    assert!(std::fs::read_to_string(desk.path().join("shop/README.md")).unwrap().starts_with("# My shop\n"));
+    desk.commit();
+    said += &desk.call("project upgrade --project shop");
+    insta::assert_snapshot!(said, @r"
+    $ wheelhouse project upgrade --project shop
+      changed   .github/workflows/test.yaml
+      changed   Containerfile
+      changed   wheelhouse.toml
+    (exit code 0)
+    $ wheelhouse project upgrade --project shop
+    shop-operator is up to date (template 2)
+    (exit code 0)
+    ");
+}
+
+#[test]
+fn where_both_changed_the_same_lines_both_are_kept_and_the_exit_code_says_so() {
+    let desk = Desk::with_an_older_project();
+    desk.edit(CI, "      - run: cargo test\n", "      - run: cargo test --release\n");
+    desk.commit();
+    insta::assert_snapshot!(desk.call("project upgrade --project shop"), @r"
+    $ wheelhouse project upgrade --project shop
+      changed   Containerfile
+      changed   wheelhouse.toml
+      conflict  .github/workflows/test.yaml (look for <<<<<<<)
+    (exit code 2)
+    ");
+    let ci = std::fs::read_to_string(desk.path().join(CI)).unwrap();
+    for kept in ["<<<<<<<", "cargo test --release\n", "run: wheelhouse manifests --check\n", ">>>>>>>"] {
+        assert!(ci.contains(kept), "{kept} is not in {ci}");
+    }
+}
+
+#[test]
+fn whoever_says_a_folder_is_told_that_ci_does_not_find_it() {
+    let desk = Desk::new();
+    let tree = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let said = desk.call(&format!("init shop --domain example.com --sdk {tree}"));
+    assert!(said.contains("of this machine: CI finds it nowhere else"), "{said}");
+    let ci = std::fs::read_to_string(desk.path().join(CI)).unwrap();
+    assert!(ci.contains("# The SDK is a folder of the machine"), "{ci}");
+    let said = desk.call("init other --domain example.com --sdk https://git.example.com/wheelhouse.git");
+    assert!(!said.contains("note:"), "{said}");
+}
+
+#[test]
+fn the_image_is_called_as_the_project_says() {
+    let desk = Desk::with_a_project();
+    desk.script(
+        "bin/cargo",
+        "while [ \"$1\" != -- ]; do shift; done; echo \"---\nkind: Deployment\nasked: $*\"",
+    );
+    desk.edit("shop/wheelhouse.toml", "sdk = ", "images = \"registry.example.com/team\"\nsdk = ");
+    desk.commit();
+    desk.call("manifests --project shop");
+    let deployment =
+        std::fs::read_to_string(desk.path().join("shop/config/operator/deployment.yaml")).unwrap();
+    let asked = "asked: -- manifests --image registry.example.com/team/shop-operator:0.1.0\n";
+    assert!(deployment.ends_with(asked), "{deployment}");
+    // It stays when something is added.
+    desk.commit();
+    desk.call("create api --project shop --group app --version v1 --kind Book");
+    let toml = std::fs::read_to_string(desk.path().join("shop/wheelhouse.toml")).unwrap();
+    assert!(toml.contains("images = \"registry.example.com/team\"\n") && toml.contains("Book"), "{toml}");
+}
+
 #[test]
 fn what_the_compiler_says_is_shown() {
     let desk = Desk::with_a_project();

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The version of the templates that this command makes projects from.
-pub const NEWEST: u32 = 1;
+pub const NEWEST: u32 = 2;
 
 /// The files of a project, by their path in it.
 pub type Files = BTreeMap<PathBuf, String>;
@@ -50,7 +50,7 @@ const BASE: [Template; 9] = [
     template!("wheelhouse.toml", "base/wheelhouse.toml"),
     template!("Cargo.toml", "base/Cargo.toml"),
     template!("Makefile", "base/Makefile"),
-    template!("Containerfile", "base/Containerfile"),
+    template!("Containerfile", "base/Containerfile", 2 => "2/base/Containerfile"),
     template!("README.md", "base/README.md"),
     template!("src/main.rs", "base/main.rs"),
     template!("src/lib.rs", "base/lib.rs"),
@@ -63,7 +63,7 @@ const WORKSPACE: [Template; 4] = [
     template!("rustfmt.toml", "base/rustfmt.toml"),
     template!("clippy.toml", "base/clippy.toml"),
     template!("deny.toml", "base/deny.toml"),
-    template!(".github/workflows/test.yaml", "base/ci.yaml"),
+    template!(".github/workflows/test.yaml", "base/ci.yaml", 2 => "2/base/ci.yaml"),
 ];
 
 /// Once there are kinds.
@@ -227,6 +227,10 @@ struct Known<'a> {
     operator: String,
     sdk: String,
     sdk_is_git: bool,
+    /// What `cargo install` is told of the command.
+    command: String,
+    /// What the operator's image is called, without the tag.
+    image: String,
     wheelhouse: String,
     wheelhouse_testing: String,
     /// The kind that a file is about, if it is about one.
@@ -265,6 +269,8 @@ impl<'a> Renderer<'a> {
             operator,
             sdk: sdk(&self.project.sdk),
             sdk_is_git: matches!(self.project.sdk, Sdk::Git { .. }),
+            command: command(&self.project.sdk),
+            image: self.project.image(),
             wheelhouse: self.project.sdk.dependency("wheelhouse"),
             wheelhouse_testing: self.project.sdk.dependency("wheelhouse-testing"),
             api,
@@ -281,6 +287,15 @@ impl<'a> Renderer<'a> {
             files.insert(PathBuf::from(render(template.path)?), format!("{}\n", render(content)?.trim_end()));
         }
         Ok(())
+    }
+}
+
+/// Where the command is, as `cargo install` takes it.
+fn command(sdk: &Sdk) -> String {
+    match sdk {
+        Sdk::Path { path } => format!("--path {path}/crates/wheelhouse-cli"),
+        Sdk::Git { git, rev: None } => format!("--git {git} wheelhouse-cli"),
+        Sdk::Git { git, rev: Some(rev) } => format!("--git {git} --rev {rev} wheelhouse-cli"),
     }
 }
 
@@ -347,7 +362,10 @@ mod tests {
         project.apis.push(api("CdnCluster"));
         let files = render(&project).unwrap();
         let image = format!("image: wheelhouse.dev/nginx:{}\n", env!("CARGO_PKG_VERSION"));
-        assert!(files[&PathBuf::from("config/samples/cluster_v1_cdncluster.yaml")].ends_with(&image), "{files:?}");
+        assert!(
+            files[&PathBuf::from("config/samples/cluster_v1_cdncluster.yaml")].ends_with(&image),
+            "{files:?}"
+        );
         let containerfile = include_str!("../../../images/nginx/Containerfile");
         let user = containerfile.lines().find_map(|line| line.strip_prefix("USER ")).unwrap();
         assert!(
