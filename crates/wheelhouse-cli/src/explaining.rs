@@ -1,13 +1,14 @@
 //! What an operator would do, did, and why: `plan`, `explain`, `record`, `replay` and `rbac check`.
 
 mod fields;
+mod looks;
 mod rules;
 mod running;
 mod story;
 
 use std::{io::IsTerminal as _, path::PathBuf, process::ExitCode};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use k8s_openapi::jiff::Timestamp;
 use kube::{
@@ -54,6 +55,9 @@ pub(crate) struct Plan {
     /// How it is printed
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
+    /// End with the exit code 2 if something would change, and with 0 only if nothing would
+    #[arg(long)]
+    exit_code: bool,
 }
 
 /// What `explain` takes.
@@ -112,6 +116,9 @@ The exit code is 2 if something is missing or superfluous.")]
         /// The operator's program [default: that of the project in this folder]
         #[arg(long, value_name = "PROGRAM")]
         operator: Option<PathBuf>,
+        /// How it is printed
+        #[arg(short, long, value_enum, default_value = "text")]
+        output: Output,
     },
 }
 
@@ -142,7 +149,7 @@ impl Whom {
 }
 
 /// Says what would be done about the resources in a file.
-pub(crate) async fn plan(plan: Plan) -> Result<()> {
+pub(crate) async fn plan(plan: Plan) -> Result<ExitCode> {
     let content = std::fs::read_to_string(&plan.file)
         .with_context(|| format!("cannot read {}", plan.file.display()))?;
     let client = current_cluster().await?;
@@ -153,22 +160,49 @@ pub(crate) async fn plan(plan: Plan) -> Result<()> {
         }
         None => {
             let manifests = Manifest::read_all(&plan.file, &content)?;
-            let first =
-                manifests.first().with_context(|| format!("{} has no resource", plan.file.display()))?;
-            let operator = RunningOperator::of(&client, first.kind()).await?;
-            let asked = operator.in_namespaces(&manifests, client.default_namespace());
-            operator.prints(&client, &["plan", "--json", "-f", "-"], Some(&asked)).await?
+            if manifests.is_empty() {
+                bail!("{} has no resource", plan.file.display());
+            }
+            planned_by_who_runs(&client, &manifests).await?
         }
     };
-    if plan.output == Output::Json {
-        return say(printed.trim_end());
-    }
     let looked: Vec<Value> =
         serde_json::from_str(&printed).context("what the operator answered is no plan")?;
-    for one in &looked {
-        show_plan(&client, one).await?;
+    match plan.output {
+        Output::Json => say(printed.trim_end())?,
+        Output::Text => {
+            for one in &looked {
+                show_plan(&client, one).await?;
+            }
+        }
     }
-    Ok(())
+    let would_change = looked.iter().any(|one| !list(one, "/would").is_empty());
+    Ok(if plan.exit_code && would_change { ExitCode::from(2) } else { ExitCode::SUCCESS })
+}
+
+/// What the operators that run would do about these resources, each about those in the namespaces that it looks after.
+async fn planned_by_who_runs(client: &Client, manifests: &[Manifest]) -> Result<String> {
+    let default = client.default_namespace();
+    let mut asked: Vec<(String, Vec<Manifest>)> = Vec::new();
+    for manifest in manifests {
+        let namespace = manifest.object.pointer("/metadata/namespace").and_then(Value::as_str);
+        let namespace = namespace.unwrap_or(default);
+        match asked.iter_mut().find(|(known, _)| known == namespace) {
+            Some((_, theirs)) => theirs.push(manifest.clone()),
+            None => asked.push((namespace.to_owned(), vec![manifest.clone()])),
+        }
+    }
+    let mut looked: Vec<Value> = Vec::new();
+    for (namespace, theirs) in &asked {
+        let Some(first) = theirs.first() else { continue };
+        let operator = RunningOperator::of(client, first.kind(), namespace).await?;
+        let file = operator.in_namespaces(theirs, default);
+        let printed = operator.prints(client, &["plan", "--json", "-f", "-"], Some(&file)).await?;
+        let more: Vec<Value> =
+            serde_json::from_str(&printed).context("what the operator answered is no plan")?;
+        looked.extend(more);
+    }
+    Ok(serde_json::to_string_pretty(&looked)?)
 }
 
 async fn show_plan(client: &Client, looked: &Value) -> Result<()> {
@@ -320,8 +354,8 @@ impl Paint {
 /// Says what was seen and decided about a resource lately, and what it waits for.
 pub(crate) async fn explain(explain: Explain) -> Result<()> {
     let client = current_cluster().await?;
-    let operator = RunningOperator::of(&client, &explain.kind).await?;
     let namespace = explain.namespace.unwrap_or_else(|| client.default_namespace().to_owned());
+    let operator = RunningOperator::of(&client, &explain.kind, &namespace).await?;
     let resource = format!("{}/{}", operator.kind, explain.name);
     let arguments = ["decisions", &resource, "-n", &namespace, "--url", "http://127.0.0.1:8080", "--json"];
     let printed = operator.prints(&client, &arguments, None).await?;
@@ -355,7 +389,7 @@ pub(crate) async fn record(record: Record) -> Result<()> {
             program.prints(&["record", &resource, &flag, &namespace]).await?
         }
         None => {
-            let operator = RunningOperator::of(&client, &record.kind).await?;
+            let operator = RunningOperator::of(&client, &record.kind, &namespace).await?;
             let [resource, flag, namespace] = arguments(&operator.kind);
             operator.prints(&client, &["record", &resource, &flag, &namespace], None).await?
         }
@@ -382,18 +416,16 @@ pub(crate) async fn replay(replay: Replay) -> Result<()> {
 
 /// Compares what the operator may do with what it needs.
 pub(crate) async fn rbac(verb: Rbac) -> Result<ExitCode> {
-    let Rbac::Check { operator } = verb;
-    let printed = program(operator)?.prints(&["rbac"]).await?;
+    let Rbac::Check { operator, output } = verb;
+    let program = program(operator)?;
     let client = current_cluster().await?;
-    let compared = rules::compare(&client, &printed).await?;
-    for line in &compared {
-        say(line)?;
-    }
-    match compared.is_empty() {
-        true => {
+    let differences = rules::check(&client, &program).await?;
+    match output {
+        Output::Json => say(serde_json::to_string_pretty(&differences)?)?,
+        Output::Text if differences.is_empty() => {
             say("the operator may do what its code needs, and nothing else")?;
-            Ok(ExitCode::SUCCESS)
         }
-        false => Ok(ExitCode::from(2)),
+        Output::Text => differences.iter().try_for_each(say)?,
     }
+    Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }

@@ -81,7 +81,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   wheelhouse plan -f resource.yaml                      asks the project's operator, or the one that runs
-  wheelhouse plan -f resource.yaml --running --output json")]
+  wheelhouse plan -f resource.yaml --running --output json
+  wheelhouse plan -f resource.yaml --exit-code          for scripts: 2 if something would change")]
     Plan(explaining::Plan),
     /// Say what an operator saw and decided about a resource lately, and what it waits for
     #[command(after_help = "\
@@ -136,7 +137,7 @@ async fn main() -> ExitCode {
         Verb::Test(test) => working::test(test).await,
         Verb::Deploy(deploy) => working::deploy(deploy).await.map(done),
         Verb::Undeploy { which, keep_crds } => working::undeploy(which, keep_crds).await.map(done),
-        Verb::Plan(plan) => explaining::plan(plan).await.map(done),
+        Verb::Plan(plan) => explaining::plan(plan).await,
         Verb::Explain(explain) => explaining::explain(explain).await.map(done),
         Verb::Record(record) => explaining::record(record).await.map(done),
         Verb::Replay(replay) => explaining::replay(replay).await.map(done),

@@ -42,13 +42,12 @@ impl OperatorProgram {
 
     /// What it prints. What it has to say to people, and the compiler, too, goes to the terminal.
     pub(crate) async fn prints(&self, arguments: &[&str]) -> Result<String> {
-        let output = self
-            .command(arguments)
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit())
-            .output()
-            .await
-            .with_context(|| format!("cannot run {}", self.name()))?;
+        let cannot = || format!("cannot run {}", self.name());
+        let mut command = self.command(arguments);
+        // Not `output()`: that takes what is for the terminal, too.
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true);
+        let child = command.spawn().with_context(cannot)?;
+        let output = child.wait_with_output().await.with_context(cannot)?;
         if !output.status.success() {
             bail!("{} {} failed", self.name(), arguments.join(" "));
         }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
+use serde_json::json;
 use wheelhouse_project::{
     Project, Sdk, Webhook,
     change::Change,
@@ -11,7 +12,7 @@ use wheelhouse_project::{
     verbs::{self, New, NewApi, Place},
 };
 
-use crate::{operator_program::OperatorProgram, say};
+use crate::{explaining::Output, operator_program::OperatorProgram, say, working::version_of};
 
 /// The tree that this command was built from, where the SDK is as long as it is not published.
 const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -132,6 +133,9 @@ pub(crate) struct Manifests {
     /// Write nothing; fail if what is there is not what the code says
     #[arg(long)]
     check: bool,
+    /// How what was done, or would have to be, is printed
+    #[arg(short, long, value_enum, default_value = "text")]
+    output: Output,
     /// A folder of the project
     #[arg(long, default_value = ".", value_name = "FOLDER")]
     project: PathBuf,
@@ -143,6 +147,11 @@ pub(crate) fn init(init: Init) -> Result<()> {
     let new = New { folder: init.folder, name: init.name, domain: init.domain, sdk, member: init.member };
     let (project, change) = verbs::init(&new)?;
     tell(&change)?;
+    if let (Sdk::Path { path }, false) = (&project.sdk, project.member) {
+        wheelhouse_local::progress::tell(format_args!(
+            "note: the SDK is the folder {path} of this machine: CI finds it nowhere else. --sdk takes a repository's URL, too"
+        ));
+    }
     say(format_args!("{} is there. Next:", project.operator()))?;
     let folder = new.folder.display();
     if new.folder != Path::new(".") {
@@ -230,12 +239,23 @@ pub(crate) fn project(verb: ProjectVerb) -> Result<bool> {
 /// Writes what the operator prints into `config/` and `deploy/`, or compares it with what is there.
 pub(crate) async fn manifests(settings: Manifests) -> Result<()> {
     let (folder, project) = Project::find(&settings.project)?;
-    let printed = OperatorProgram::of_project(&folder).prints(&["manifests"]).await?;
+    let program = OperatorProgram::of_project(&folder);
+    let printed = match project.images {
+        // The operator's own is `wheelhouse.dev/NAME:VERSION`.
+        None => program.prints(&["manifests"]).await?,
+        Some(_) => {
+            let image = format!("{}:{}", project.image(), version_of(&folder)?);
+            program.prints(&["manifests", "--image", &image]).await?
+        }
+    };
     let files = manifests::files(&project, &folder, &printed)?;
     let change = manifests::change(&folder, &files)?;
+    if settings.output == Output::Json {
+        say(as_json(&change))?;
+    }
     if settings.check {
         if change.is_empty() {
-            return say("the manifests are what the code says");
+            return in_text(settings.output, "the manifests are what the code says");
         }
         let all: Vec<_> = [&change.added, &change.changed, &change.removed].into_iter().flatten().collect();
         let names: Vec<_> = all.iter().map(|path| path.display().to_string()).collect();
@@ -245,10 +265,25 @@ pub(crate) async fn manifests(settings: Manifests) -> Result<()> {
         );
     }
     if change.is_empty() {
-        return say("the manifests are up to date");
+        return in_text(settings.output, "the manifests are up to date");
     }
     change.carry_out(&folder)?;
-    tell(&change)
+    match settings.output {
+        Output::Text => tell(&change),
+        Output::Json => Ok(()),
+    }
+}
+
+fn in_text(output: Output, line: &str) -> Result<()> {
+    match output {
+        Output::Text => say(line),
+        Output::Json => Ok(()),
+    }
+}
+
+fn as_json(change: &Change) -> String {
+    let Change { added, changed, removed, .. } = change;
+    format!("{:#}", json!({"added": added, "changed": changed, "removed": removed}))
 }
 
 /// What happened to which files.

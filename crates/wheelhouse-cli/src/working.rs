@@ -1,5 +1,7 @@
 //! Working on an operator: `install`, `run`, `test`, `deploy` and `undeploy`.
 
+mod undeploy;
+
 use std::{
     path::{Path, PathBuf},
     process::{ExitCode, ExitStatus},
@@ -13,6 +15,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use serde_json::{Value, json};
 use tokio::process::Child;
 use wheelhouse_local::{
     Cluster, Progress,
@@ -23,8 +26,12 @@ use wheelhouse_local::{
 };
 use wheelhouse_project::Project;
 
+pub(crate) use undeploy::undeploy;
+
 use crate::{local::interruption, operator_program::OperatorProgram, say};
 
+/// Which build of its image a pod was made for: a new one has the name of the old one.
+const BUILD: &str = "wheelhouse.dev/build";
 /// How often the sources are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -75,8 +82,8 @@ pub(crate) struct Deploy {
 /// Registers the kinds in the current cluster, and nothing else.
 pub(crate) async fn install(which: Which) -> Result<()> {
     let (folder, _) = Project::find(&which.project)?;
-    let printed = OperatorProgram::of_project(&folder).prints(&["crds"]).await?;
     let client = current_cluster().await?;
+    let printed = OperatorProgram::of_project(&folder).prints(&["crds"]).await?;
     for manifest in Manifest::read_all(Path::new("crds"), &printed)? {
         manifest.apply(&client).await?;
         say(format_args!("registered {}", manifest.name()))?;
@@ -100,10 +107,15 @@ pub(crate) async fn test(test: Test) -> Result<ExitCode> {
 /// Runs the operator from here, against the current cluster.
 pub(crate) async fn run(run: Run) -> Result<ExitCode> {
     let (folder, _) = Project::find(&run.which.project)?;
+    current_cluster().await?;
+    let mut arguments = run.arguments;
+    if !says(&arguments, "--webhook-url") {
+        arguments.extend(where_webhooks_are(&folder).await?);
+    }
     let mut stop = std::pin::pin!(interruption()?);
     loop {
         let sources = newest_change(&folder);
-        let mut child = start(&folder, &run.arguments)?;
+        let mut child = start(&folder, &arguments)?;
         let outcome = tokio::select! {
             () = &mut stop => Outcome::Stopped,
             status = child.wait() => Outcome::Ended(status?),
@@ -143,15 +155,35 @@ fn exit_code(status: ExitStatus) -> ExitCode {
 /// In a process group of its own: a Ctrl-C at the terminal is for us, and we end it as Kubernetes would.
 fn start(folder: &Path, arguments: &[String]) -> Result<Child> {
     let mut all = vec!["run", "--install-crds", "--no-leader-election", "--listen", "127.0.0.1:8080"];
-    let says = |flag: &str| {
-        arguments.iter().any(|argument| argument == flag || argument.starts_with(&format!("{flag}=")))
-    };
-    if says("--listen") {
+    if says(arguments, "--listen") {
         all.truncate(3);
     }
     all.extend(arguments.iter().map(String::as_str));
     let mut command = OperatorProgram::of_project(folder).command(&all);
     command.process_group(0).kill_on_drop(true).spawn().context("cannot run cargo: is Rust installed?")
+}
+
+fn says(arguments: &[String], flag: &str) -> bool {
+    arguments.iter().any(|argument| argument == flag || argument.starts_with(&format!("{flag}=")))
+}
+
+/// How the API server finds the webhooks of an operator that runs here: there is no Service in front of it. A local cluster
+/// reaches this machine; of another one nobody knows, and it would refuse whatever the webhooks are to be asked about.
+async fn where_webhooks_are(folder: &Path) -> Result<Vec<String>> {
+    if local_cluster()?.is_some() {
+        return Ok(vec!["--webhook-url".to_owned(), "self".to_owned()]);
+    }
+    let printed = OperatorProgram::of_project(folder).prints(&["manifests"]).await?;
+    let manifests = Manifest::read_all(Path::new("manifests"), &printed)?;
+    // Only an operator with webhooks has one.
+    if manifests.iter().any(|manifest| manifest.kind() == "Service") {
+        bail!(
+            "this operator has webhooks, and the cluster of the current context may not reach this machine: say where it does, as in \
+             `wheelhouse run -- --webhook-url https://ADDRESS:9443`; or `wheelhouse deploy`; or bring a cluster up here with \
+             `wheelhouse local up`"
+        );
+    }
+    Ok(Vec::new())
 }
 
 /// Asks it to end, and lets it finish what it is doing.
@@ -189,31 +221,34 @@ fn newest_change(folder: &Path) -> Option<SystemTime> {
 /// Builds the image and installs the operator into the current cluster.
 pub(crate) async fn deploy(deploy: Deploy) -> Result<()> {
     let (folder, project) = Project::find(&deploy.which.project)?;
+    let client = current_cluster().await?;
     let program = OperatorProgram::of_project(&folder);
     let progress = Progress::shown();
     let local = local_cluster()?;
     let version = version_of(&folder)?;
     let image = Image::of_package(&project.operator(), &folder, &version);
-    let reference = match (&deploy.registry, &local) {
-        (Some(registry), _) => {
-            image.push(registry, &progress).await?;
-            image.reference_in(registry)
-        }
+    let registry = deploy.registry.or_else(|| project.images.clone().filter(|_| local.is_none()));
+    let (archive, registry) = match (&registry, &local) {
+        (Some(registry), _) => (image.push(registry, &progress).await?, Some(registry)),
         (None, Some(cluster)) => {
             let archive = image.ensure(&progress).await?;
             cluster.load(&archive).await?;
-            image.reference()
+            (archive, None)
         }
         (None, None) => bail!(
             "the current context is of no local cluster: say which registry it takes images from, as in `wheelhouse deploy \
              --registry registry.example.com/team`; or bring one up with `wheelhouse local up`"
         ),
     };
+    let reference = registry.map_or_else(|| image.reference(), |registry| image.reference_in(registry));
     progress.clear();
     let replicas = deploy.replicas.to_string();
     let printed = program.prints(&["manifests", "--image", &reference, "--replicas", &replicas]).await?;
-    let manifests = Manifest::read_all(Path::new("manifests"), &printed)?;
-    let client = current_cluster().await?;
+    let build = archive.file_stem().unwrap_or_default().to_string_lossy();
+    let mut manifests = Manifest::read_all(Path::new("manifests"), &printed)?;
+    for manifest in manifests.iter_mut().filter(|manifest| manifest.kind() == "Deployment") {
+        name_build(&mut manifest.object, &build, registry.is_some());
+    }
     let stage = progress.stage(format!("installing {}", project.operator()));
     for manifest in &manifests {
         manifest.apply(&client).await?;
@@ -221,27 +256,39 @@ pub(crate) async fn deploy(deploy: Deploy) -> Result<()> {
     wait_until_available(&client, &manifests).await?;
     stage.done();
     progress.clear();
-    say(format_args!("{} runs ({reference}). Next: `kubectl apply -f config/samples/`", project.operator()))
+    say(format_args!("{} runs ({reference}){}", project.operator(), next(&folder)))
 }
 
-/// Takes the operator out of the current cluster. The kinds go last, and all resources with them.
-pub(crate) async fn undeploy(which: Which, keep_crds: bool) -> Result<()> {
-    let (folder, project) = Project::find(&which.project)?;
-    let printed = OperatorProgram::of_project(&folder).prints(&["manifests"]).await?;
-    let manifests = Manifest::read_all(Path::new("manifests"), &printed)?;
-    let client = current_cluster().await?;
-    let is_crd = |manifest: &&Manifest| manifest.kind() == "CustomResourceDefinition";
-    // What others may use, too, stays.
-    let is_ours = |manifest: &&Manifest| manifest.kind() != "Namespace" && !is_crd(manifest);
-    for manifest in manifests.iter().filter(is_ours).rev() {
-        manifest.delete(&client).await?;
+/// What one does next: applies the samples. In their folder is a list of them, which is for kustomize only.
+fn next(folder: &Path) -> String {
+    let samples = folder.join("config/samples");
+    let here = std::env::current_dir().ok();
+    let shown =
+        here.as_deref().and_then(|here| samples.strip_prefix(here).ok()).unwrap_or(&samples).display();
+    match (samples.join("kustomization.yaml").is_file(), samples.is_dir()) {
+        (true, _) => format!(". Next: `kubectl apply -k {shown}`"),
+        (false, true) => format!(". Next: `kubectl apply -f {shown}`"),
+        (false, false) => String::new(),
     }
-    if !keep_crds {
-        for manifest in manifests.iter().filter(is_crd) {
-            manifest.delete(&client).await?;
-        }
+}
+
+/// Says in a Deployment which build it is of: with another one its pods are replaced, and with the same one they are left
+/// alone. What is in a registry may have changed since a node fetched it under this name.
+fn name_build(deployment: &mut Value, build: &str, is_in_a_registry: bool) {
+    let Some(template) = deployment.pointer_mut("/spec/template").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let metadata = template.entry("metadata").or_insert_with(|| json!({}));
+    if let Some(metadata) = metadata.as_object_mut()
+        && let Some(annotations) = metadata.entry("annotations").or_insert_with(|| json!({})).as_object_mut()
+    {
+        annotations.insert(BUILD.to_owned(), build.into());
     }
-    say(format_args!("{} is gone", project.operator()))
+    let containers = deployment.pointer_mut("/spec/template/spec/containers").and_then(Value::as_array_mut);
+    let containers = containers.into_iter().flatten().filter_map(Value::as_object_mut);
+    for container in containers.filter(|_| is_in_a_registry) {
+        container.insert("imagePullPolicy".to_owned(), "Always".into());
+    }
 }
 
 /// A client of the cluster that the user's kubeconfig selects.
@@ -265,11 +312,57 @@ fn local_cluster() -> Result<Option<Cluster>> {
 }
 
 /// The version in a package's `Cargo.toml`.
-fn version_of(folder: &Path) -> Result<String> {
+pub(crate) fn version_of(folder: &Path) -> Result<String> {
     let path = folder.join("Cargo.toml");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let table: toml::Table = text.parse().with_context(|| format!("{} is damaged", path.display()))?;
     let version =
         table.get("package").and_then(|package| package.get("version")).and_then(toml::Value::as_str);
     Ok(version.context("Cargo.toml has no package.version")?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deployment(build: &str, is_in_a_registry: bool) -> Value {
+        let mut deployment = json!({"spec": {"replicas": 2, "template": {
+            "metadata": {"labels": {"app.kubernetes.io/name": "shop-operator"}},
+            "spec": {"containers": [{"name": "operator", "image": "wheelhouse.dev/shop-operator:0.1.0"}]},
+        }}});
+        name_build(&mut deployment, build, is_in_a_registry);
+        deployment
+    }
+
+    #[test]
+    fn samples_are_applied_with_the_list_of_them_where_there_is_one() {
+        let project = tempfile::tempdir().unwrap();
+        let samples = project.path().join("config/samples");
+        let said = || next(project.path()).replace(&project.path().display().to_string(), "HERE");
+        assert_eq!(said(), "");
+        std::fs::create_dir_all(&samples).unwrap();
+        assert_eq!(said(), ". Next: `kubectl apply -f HERE/config/samples`");
+        std::fs::write(samples.join("kustomization.yaml"), "").unwrap();
+        assert_eq!(said(), ". Next: `kubectl apply -k HERE/config/samples`");
+    }
+
+    #[test]
+    fn pods_are_replaced_for_another_build_under_the_same_name_and_for_nothing_else() {
+        let first = deployment("shop-operator-0123456789ab", false);
+        assert_ne!(first, deployment("shop-operator-ba9876543210", false));
+        assert_eq!(first, deployment("shop-operator-0123456789ab", false));
+        let named = &first["spec"]["template"]["metadata"]["annotations"][BUILD];
+        assert_eq!(named, "shop-operator-0123456789ab");
+        let labels = &first["spec"]["template"]["metadata"]["labels"];
+        assert_eq!(labels, &json!({"app.kubernetes.io/name": "shop-operator"}));
+    }
+
+    #[test]
+    fn what_is_in_a_registry_is_fetched_anew_and_what_is_in_the_nodes_is_not() {
+        let policy = |is_in_a_registry| {
+            deployment("x", is_in_a_registry)["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"]
+                .clone()
+        };
+        assert_eq!((policy(true), policy(false)), (json!("Always"), Value::Null));
+    }
 }

@@ -199,6 +199,12 @@ fn sweep() {
     }
 }
 
+/// A program that stands in for another one: a script of the shell.
+pub(crate) fn program(path: &Path, script: &str) {
+    std::fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+}
+
 /// The root of the repository.
 pub(crate) fn tree() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()

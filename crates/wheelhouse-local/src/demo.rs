@@ -91,7 +91,7 @@ impl Demo {
                     cluster.load(&archive).await?;
                     stage.done();
                 }
-                Source::Registry(registry) => image.push(registry, progress).await?,
+                Source::Registry(registry) => drop(image.push(registry, progress).await?),
             }
         }
         let stage = progress.stage("installing");
@@ -186,7 +186,7 @@ impl Demo {
     }
 }
 
-/// Waits until every Deployment among them has all of its pods.
+/// Waits until every Deployment among them has all of its pods, and no other ones: none of what it was before.
 ///
 /// # Errors
 /// When that takes too long.
@@ -197,10 +197,7 @@ pub async fn wait_until_available(client: &Client, manifests: &[Manifest]) -> Re
         loop {
             let doing = || format!("look at Deployment {}", manifest.name());
             let deployment = api.get(manifest.name()).await.map_err(Error::api(doing()))?;
-            let wanted = deployment.spec.and_then(|spec| spec.replicas).unwrap_or(1);
-            let status = deployment.status.unwrap_or_default();
-            let is_current = status.observed_generation == deployment.metadata.generation;
-            if is_current && status.available_replicas.unwrap_or(0) >= wanted {
+            if is_rolled_out(&deployment) {
                 break;
             }
             if begun.elapsed() > PATIENCE {
@@ -216,6 +213,17 @@ pub async fn wait_until_available(client: &Client, manifests: &[Manifest]) -> Re
         }
     }
     Ok(())
+}
+
+/// Whether all pods of a Deployment are as it says now. The old ones are available for as long as there are new ones to wait for.
+fn is_rolled_out(deployment: &Deployment) -> bool {
+    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    let status = deployment.status.clone().unwrap_or_default();
+    let (all, updated) = (status.replicas.unwrap_or(0), status.updated_replicas.unwrap_or(0));
+    status.observed_generation == deployment.metadata.generation
+        && updated >= wanted
+        && all <= updated
+        && status.available_replicas.unwrap_or(0) >= wanted
 }
 
 /// Every operator here says by the condition `Ready` when a resource is as it should be.
@@ -397,6 +405,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[rstest::rstest]
+    #[case::all_is_new(json!({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}), true)]
+    #[case::nobody_has_looked_yet(json!({"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}), false)]
+    #[case::only_old_ones(json!({"observedGeneration": 2, "replicas": 2, "availableReplicas": 2}), false)]
+    #[case::a_new_one_starts(json!({"observedGeneration": 2, "replicas": 3, "updatedReplicas": 1, "availableReplicas": 2}), false)]
+    #[case::an_old_one_ends(json!({"observedGeneration": 2, "replicas": 3, "updatedReplicas": 2, "availableReplicas": 3}), false)]
+    #[case::nothing_yet(json!({}), false)]
+    fn a_deployment_is_available_when_its_new_pods_are(#[case] status: Value, #[case] expected: bool) {
+        let pod = json!({"metadata": {}, "spec": {"containers": []}});
+        let deployment = serde_json::from_value(json!({
+            "metadata": {"generation": 2},
+            "spec": {"replicas": 2, "selector": {}, "template": pod},
+            "status": status,
+        }));
+        assert_eq!(is_rolled_out(&deployment.unwrap()), expected);
+    }
 
     #[test]
     fn only_our_own_images_are_renamed_and_everywhere() {

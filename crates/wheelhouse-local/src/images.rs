@@ -168,8 +168,8 @@ impl Image {
         Ok(archive)
     }
 
-    /// Puts the image into a registry, under the name that [`Self::reference_in`] gives.
-    pub async fn push(&self, registry: &str, progress: &Progress) -> Result<()> {
+    /// Puts the image into a registry, under the name that [`Self::reference_in`] gives; its archive.
+    pub async fn push(&self, registry: &str, progress: &Progress) -> Result<PathBuf> {
         let archive = self.ensure(progress).await?;
         check_tools()?;
         let _lock = Lock::in_cache("images", |_| {}).await?;
@@ -178,7 +178,7 @@ impl Image {
         clear_storage().await?;
         pushed?;
         stage.done();
-        Ok(())
+        Ok(archive)
     }
 
     /// What the image is built on and for, as opposed to what it is made of.

@@ -32,6 +32,17 @@ pub enum Error {
         /// One of the files.
         example: String,
     },
+    /// Nobody knows whether there are.
+    #[error(
+        "git cannot say whether all is committed in {folder} ({why}): mend that first, so that you can see and undo what this \
+         does; or say --allow-dirty"
+    )]
+    Git {
+        /// The tree.
+        folder: PathBuf,
+        /// What git says instead.
+        why: String,
+    },
     /// What people changed and what is to change cannot both be.
     #[error(
         "{path} was changed where this has to change it, too: nothing was changed. What is to be added:\n{wanted}"

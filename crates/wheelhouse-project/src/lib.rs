@@ -8,6 +8,7 @@
 //! - [`naming`]: names that are refused if they cannot work.
 //! - [`project`]: the answers.
 //! - [`template`]: from answers to files. Pure.
+//! - `versions`: another version of a kind, from what people made of the first one.
 //! - [`formatting`]: Rust as rustfmt would write it.
 //! - [`change`]: from files to other files, all or nothing.
 //! - [`verbs`]: what people call.
@@ -22,6 +23,7 @@ pub mod naming;
 pub mod project;
 pub mod template;
 pub mod verbs;
+mod versions;
 
 pub use error::{Error, Result};
 pub use project::{Api, Project, Sdk, Webhook};

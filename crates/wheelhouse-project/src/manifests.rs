@@ -98,8 +98,9 @@ fn documents(printed: &str) -> Result<Vec<Document<'_>>> {
     let texts = printed.split("---\n").filter(|text| !text.trim().is_empty());
     texts
         .map(|text| {
-            let object: Value =
-                serde_saphyr::from_str(text).map_err(|error| Error::Manifest(error.to_string()))?;
+            let object: Value = serde_saphyr::from_str(text).map_err(|error| {
+                Error::Manifest(error.to_string().trim_start_matches("error: ").to_owned())
+            })?;
             let kind = object.get("kind").and_then(Value::as_str).map(str::to_owned);
             let kind = kind.ok_or_else(|| Error::Manifest(format!("a document without a kind: {text}")))?;
             Ok(Document { text, kind, object })
@@ -162,6 +163,7 @@ mod tests {
             name: "cdn".to_owned(),
             domain: "anevia.com".to_owned(),
             member: false,
+            images: None,
             sdk: Sdk::Path { path: "..".to_owned() },
             apis: Vec::new(),
         }

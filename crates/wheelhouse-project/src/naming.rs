@@ -3,30 +3,109 @@
 
 use crate::error::{Error, Result};
 
-/// Names that the generated code has for something else.
-const USED_BY_THE_CODE: [&str; 22] = [
+/// Types and traits that the generated code has for something else, or that everything in Rust has.
+const USED_BY_THE_CODE: [&str; 76] = [
     "Api",
     "Arc",
+    "AsMut",
+    "AsRef",
+    "Box",
+    "Clone",
     "Condition",
     "Conditions",
     "Container",
     "Controller",
+    "Copy",
+    "CustomResource",
+    "CustomResourceDefinition",
+    "CustomResourceExt",
+    "Debug",
+    "Default",
     "Deployment",
+    "DeploymentSeen",
+    "Deserialize",
+    "DeserializeOwned",
+    "DoubleEndedIterator",
+    "Drop",
+    "Eq",
+    "Err",
     "Event",
+    "EventType",
+    "ExactSizeIterator",
+    "ExitCode",
+    "Extend",
+    "Failure",
+    "Fn",
+    "FnMut",
+    "FnOnce",
+    "From",
+    "FromIterator",
+    "Future",
+    "Into",
+    "IntoFuture",
+    "IntoIterator",
+    "Iterator",
+    "JsonSchema",
     "Manager",
     "NoAction",
+    "None",
+    "ObjectMeta",
+    "Ok",
     "Operator",
     "Option",
+    "Ord",
+    "PartialEq",
+    "PartialOrd",
+    "Place",
     "Plan",
     "PodTemplateSpec",
     "Reference",
+    "Request",
+    "ResourceExt",
     "Result",
     "Seen",
     "Self",
+    "Send",
+    "Serialize",
+    "Sized",
+    "Some",
     "String",
+    "Sync",
     "Timestamp",
+    "ToOwned",
+    "ToString",
+    "TryFrom",
+    "TryInto",
+    "Unpin",
+    "Value",
     "Vec",
+    "Webhooks",
     "World",
+];
+
+/// What no module can be called: the keywords of Rust, and those that it keeps for later.
+const KEYWORDS: [&str; 51] = [
+    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn",
+    "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop",
+    "macro", "match", "mod", "move", "mut", "override", "priv", "pub", "ref", "return", "self", "static",
+    "struct", "super", "trait", "true", "try", "type", "typeof", "unsafe", "unsized", "use", "virtual",
+    "where", "while", "yield",
+];
+
+/// Modules that Cargo or the generated code has for something else: `src/main.rs`, `src/bin/`, and the crates that are used.
+const OTHER_MODULES: [&str; 12] = [
+    "alloc",
+    "bin",
+    "core",
+    "k8s_openapi",
+    "kube",
+    "lib",
+    "main",
+    "schemars",
+    "serde",
+    "serde_json",
+    "std",
+    "wheelhouse",
 ];
 
 /// A DNS label, or several with dots between them.
@@ -88,6 +167,23 @@ pub fn check_project(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Where images are, such as `registry.example.com/team`.
+///
+/// # Errors
+/// When no name of an image can begin so.
+pub fn check_images(images: &str) -> Result<()> {
+    let is_inside =
+        |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "-_.:".contains(letter);
+    let is_part = |part: &str| !part.is_empty() && part.chars().all(is_inside);
+    match images.split('/').all(is_part) {
+        true => Ok(()),
+        false => {
+            let why = "it is a registry and a folder in it, such as `registry.example.com/team`";
+            Err(Error::name("the place of images", images, why))
+        }
+    }
+}
+
 /// The first part of a group; the domain is the rest.
 ///
 /// # Errors
@@ -143,10 +239,23 @@ pub fn check_kind(kind: &str) -> Result<()> {
         let why = "a kind is like `CdnCluster`: letters and digits, beginning with a capital, at most 50";
         return Err(Error::name(WHAT, kind, why));
     }
-    match USED_BY_THE_CODE.contains(&kind) {
-        true => Err(Error::name(WHAT, kind, "the generated code uses a type of that name: choose another")),
-        false => Ok(()),
+    if USED_BY_THE_CODE.contains(&kind) {
+        return Err(Error::name(WHAT, kind, "the generated code uses a type of that name: choose another"));
     }
+    let module = module_of(kind);
+    let is_in = |names: &[&str]| names.contains(&module.as_str());
+    let why = match (is_in(&KEYWORDS), is_in(&OTHER_MODULES)) {
+        (true, _) => {
+            format!("its module would be called `{module}`, which is a word of Rust: choose another")
+        }
+        (_, true) => {
+            format!(
+                "its module would be `src/{module}.rs`, which is there for something else: choose another"
+            )
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::name(WHAT, kind, why))
 }
 
 /// A plural such as `cdnclusters`.
@@ -219,10 +328,26 @@ mod tests {
     #[case::group(check_group("cluster", "example.com"))]
     #[case::group_with_a_dot(check_group("storage.cluster", "example.com"))]
     #[case::version(check_version("v1"))]
+    #[case::images(check_images("registry.example.com:5000/team"))]
     #[case::beta(check_version("v12beta3"))]
     #[case::kind(check_kind("CdnCluster"))]
     fn good_names_are_taken(#[case] checked: Result<()>) {
         checked.unwrap();
+    }
+
+    /// Whoever adds a name to a template adds it here, too.
+    #[test]
+    fn no_kind_is_called_as_what_a_template_imports() {
+        for (template, text) in crate::template::texts() {
+            let text =
+                format!("\n{}", text.replace("{{ api.kind }}", "KIND")).replace("\n    use ", "\nuse ");
+            let imports = text.split("\nuse ").skip(1).filter_map(|rest| rest.split(';').next());
+            let words = imports.flat_map(|import| import.split(|letter: char| !letter.is_alphanumeric()));
+            let is_type = |word: &&str| word.starts_with(char::is_uppercase) && !word.starts_with("KIND");
+            for name in words.filter(is_type) {
+                assert!(check_kind(name).is_err(), "{template} imports {name}");
+            }
+        }
     }
 
     #[rstest]
@@ -242,6 +367,26 @@ mod tests {
     #[case::kind_in_lower_case(check_kind("cdncluster"), "a kind is like `CdnCluster`")]
     #[case::kind_with_a_dash(check_kind("Cdn-Cluster"), "a kind is like `CdnCluster`")]
     #[case::kind_that_the_code_uses(check_kind("Deployment"), "uses a type of that name")]
+    #[case::kind_that_everything_uses(check_kind("Iterator"), "uses a type of that name")]
+    #[case::kind_of_a_keyword(check_kind("Type"), "called `type`, which is a word of Rust")]
+    #[case::kind_of_another_keyword(check_kind("Match"), "called `match`, which is a word of Rust")]
+    #[case::kind_of_a_keyword_to_be(check_kind("Virtual"), "called `virtual`, which is a word of Rust")]
+    #[case::kind_of_a_new_keyword(check_kind("Gen"), "called `gen`, which is a word of Rust")]
+    #[case::kind_of_the_program(check_kind("Main"), "`src/main.rs`, which is there for something else")]
+    #[case::kind_of_the_library(check_kind("Lib"), "`src/lib.rs`, which is there for something else")]
+    #[case::kind_of_other_programs(check_kind("Bin"), "`src/bin.rs`, which is there for something else")]
+    #[case::kind_of_a_crate(
+        check_kind("Wheelhouse"),
+        "`src/wheelhouse.rs`, which is there for something else"
+    )]
+    #[case::images_with_a_scheme(
+        check_images("https://registry.example.com"),
+        "a registry and a folder in it"
+    )]
+    #[case::images_that_end_in_a_slash(
+        check_images("registry.example.com/"),
+        "a registry and a folder in it"
+    )]
     #[case::plural_in_capitals(check_plural("CdnClusters"), "no part of a DNS name")]
     fn bad_names_are_refused_with_the_reason(#[case] checked: Result<()>, #[case] words: &str) {
         let error = checked.unwrap_err().to_string();

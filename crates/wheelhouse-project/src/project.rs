@@ -12,10 +12,14 @@ use crate::{
     formatting::formatted,
     naming,
     template::{self, Files},
+    versions::Present,
 };
 
 /// The file at the root of a project.
 pub const FILE: &str = "wheelhouse.toml";
+
+/// What images are called that are in no registry: the nodes of a local cluster have them.
+pub const LOCAL_IMAGES: &str = "wheelhouse.dev";
 
 /// A project: all that its files are made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +34,9 @@ pub struct Project {
     /// Whether it is a member of a workspace that was there before, and not a workspace of its own.
     #[serde(default)]
     pub member: bool,
+    /// The registry, and the folder in it, that the operator's image is in; [`LOCAL_IMAGES`] if it says none.
+    #[serde(default)]
+    pub images: Option<String>,
     /// Where the SDK is.
     pub sdk: Sdk,
     /// The kinds that it looks after.
@@ -126,6 +133,7 @@ impl Project {
         }
         naming::check_project(&self.name)?;
         naming::check_domain(&self.domain)?;
+        self.images.as_deref().map_or(Ok(()), naming::check_images)?;
         for api in &self.apis {
             naming::check_kind(&api.kind)?;
             naming::check_group(&api.group, &self.domain)?;
@@ -146,12 +154,24 @@ impl Project {
         template::render(self).map(formatted)
     }
 
+    /// All of them, with what its present files say of kinds that get another version.
+    pub(crate) fn files_with(&self, present: Present) -> Result<Files> {
+        let mut files = template::render_with(self, &present.specs).map(formatted)?;
+        files.extend(present.files);
+        Ok(files)
+    }
+
     /// The name of the operator: of its package, its program, its Deployment.
     pub fn operator(&self) -> String {
         match self.name.ends_with("-operator") {
             true => self.name.clone(),
             false => format!("{}-operator", self.name),
         }
+    }
+
+    /// What the operator's image is called, without the tag.
+    pub fn image(&self) -> String {
+        format!("{}/{}", self.images.as_deref().unwrap_or(LOCAL_IMAGES), self.operator())
     }
 
     /// The kind of that name.
@@ -173,15 +193,23 @@ impl Api {
 }
 
 impl Sdk {
-    /// As people write it: a folder, or a repository's URL with the commit behind `#`.
+    /// As people write it: a folder, or a repository's URL with the commit behind `#`. What git writes as `git@HOST:PATH`
+    /// is for Cargo `ssh://git@HOST/PATH`.
     pub fn parse(text: &str) -> Self {
-        let is_repository = ["https://", "http://", "ssh://", "git@", "git://", "file://"]
+        let is_repository = ["https://", "http://", "ssh://", "git://", "file://"]
             .iter()
             .any(|scheme| text.starts_with(scheme));
-        match (is_repository, text.split_once('#')) {
-            (false, _) => Self::Path { path: text.to_owned() },
-            (true, None) => Self::Git { git: text.to_owned(), rev: None },
-            (true, Some((git, rev))) => Self::Git { git: git.to_owned(), rev: Some(rev.to_owned()) },
+        let (repository, rev) = match text.split_once('#') {
+            None => (text, None),
+            Some((repository, rev)) => (repository, Some(rev.to_owned())),
+        };
+        let short = repository.strip_prefix("git@").and_then(|rest| rest.split_once(':'));
+        match short {
+            Some((host, path)) => {
+                Self::Git { git: format!("ssh://git@{host}/{}", path.trim_start_matches('/')), rev }
+            }
+            None if is_repository => Self::Git { git: repository.to_owned(), rev },
+            None => Self::Path { path: text.to_owned() },
         }
     }
 
@@ -194,6 +222,35 @@ impl Sdk {
             Self::Git { git, rev: Some(rev) } => {
                 format!("{{ git = {}, rev = {} }}", quoted(git), quoted(rev))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::page("https://git.example.com/w.git", "https://git.example.com/w.git", None)]
+    #[case::commit("https://git.example.com/w.git#abc", "https://git.example.com/w.git", Some("abc"))]
+    #[case::ssh("ssh://git@git.example.com/w.git", "ssh://git@git.example.com/w.git", None)]
+    #[case::as_git_has_it("git@git.example.com:team/w.git", "ssh://git@git.example.com/team/w.git", None)]
+    #[case::with_a_commit("git@git.example.com:w.git#abc", "ssh://git@git.example.com/w.git", Some("abc"))]
+    #[case::from_the_root("git@git.example.com:/srv/w.git", "ssh://git@git.example.com/srv/w.git", None)]
+    fn a_repository_is_said_as_cargo_takes_it(
+        #[case] said: &str,
+        #[case] git: &str,
+        #[case] rev: Option<&str>,
+    ) {
+        assert_eq!(Sdk::parse(said), Sdk::Git { git: git.to_owned(), rev: rev.map(str::to_owned) });
+    }
+
+    #[test]
+    fn anything_else_is_a_folder() {
+        for folder in ["../wheelhouse", "/home/me/wheel#house", "git@home"] {
+            assert_eq!(Sdk::parse(folder), Sdk::Path { path: folder.to_owned() });
         }
     }
 }

@@ -8,10 +8,11 @@ use serde::Serialize;
 use crate::{
     error::{Error, Result},
     project::{Api, Project, Sdk, Webhook},
+    versions,
 };
 
 /// The version of the templates that this command makes projects from.
-pub const NEWEST: u32 = 1;
+pub const NEWEST: u32 = 2;
 
 /// The files of a project, by their path in it.
 pub type Files = BTreeMap<PathBuf, String>;
@@ -49,7 +50,7 @@ const BASE: [Template; 9] = [
     template!("wheelhouse.toml", "base/wheelhouse.toml"),
     template!("Cargo.toml", "base/Cargo.toml"),
     template!("Makefile", "base/Makefile"),
-    template!("Containerfile", "base/Containerfile"),
+    template!("Containerfile", "base/Containerfile", 2 => "2/base/Containerfile"),
     template!("README.md", "base/README.md"),
     template!("src/main.rs", "base/main.rs"),
     template!("src/lib.rs", "base/lib.rs"),
@@ -62,7 +63,7 @@ const WORKSPACE: [Template; 4] = [
     template!("rustfmt.toml", "base/rustfmt.toml"),
     template!("clippy.toml", "base/clippy.toml"),
     template!("deny.toml", "base/deny.toml"),
-    template!(".github/workflows/test.yaml", "base/ci.yaml"),
+    template!(".github/workflows/test.yaml", "base/ci.yaml", 2 => "2/base/ci.yaml"),
 ];
 
 /// Once there are kinds.
@@ -81,14 +82,19 @@ const API: [Template; 5] = [
 const SAMPLE: Template =
     template!("config/samples/{{ api.group }}_{{ version }}_{{ api.singular }}.yaml", "api/sample.yaml");
 
-/// Once a version that is not the stored one.
-const VERSION: Template = template!("src/{{ api.module }}/{{ version }}.rs", "version/version.rs");
-
 /// Once a kind with several versions.
 const CONVERSION: Template = template!("src/{{ api.module }}/conversion.rs", "version/conversion.rs");
 
 /// Once a kind with webhooks.
 const ADMISSION: Template = template!("src/{{ api.module }}/admission.rs", "webhook/admission.rs");
+
+/// Every template, and what it is now.
+#[cfg(test)]
+pub(crate) fn texts() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let once = [&TESTS, &SAMPLE, &CONVERSION, &ADMISSION];
+    let all = BASE.iter().chain(&WORKSPACE).chain(&API).chain(once);
+    all.filter_map(|template| Some((template.path, template.edition(NEWEST)?)))
+}
 
 /// What templates know of a kind.
 #[derive(Serialize)]
@@ -111,10 +117,12 @@ struct ApiContext<'a> {
     webhooks: &'a [Webhook],
     webhook_list: String,
     needs_webhooks: bool,
+    /// What people write, as JSON.
+    example: String,
 }
 
 impl<'a> ApiContext<'a> {
-    fn of(api: &'a Api, project: &Project) -> Self {
+    fn of(api: &'a Api, project: &Project, specs: &BTreeMap<String, String>) -> Self {
         let (stored, others) =
             api.versions.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
         let module = api.module();
@@ -135,8 +143,21 @@ impl<'a> ApiContext<'a> {
             webhooks: &api.webhooks,
             webhook_list: list(&api.webhooks),
             needs_webhooks: !api.webhooks.is_empty() || !others.is_empty(),
+            example: specs.get(&api.kind).cloned().unwrap_or_else(|| example(api)),
         }
     }
+}
+
+/// What people write of a kind that is as the template made it.
+fn example(api: &Api) -> String {
+    let namespace = if api.cluster_scoped { r#", "namespace": "default""# } else { "" };
+    format!(r#"{{"replicas": 3, "image": "wheelhouse.dev/nginx:0.1.0"{namespace}}}"#)
+}
+
+/// Where the sample of a version is.
+pub(crate) fn sample_path(api: &Api, version: &str) -> PathBuf {
+    let kind = api.kind.to_ascii_lowercase();
+    PathBuf::from(format!("config/samples/{}_{version}_{kind}.yaml", api.group))
 }
 
 /// A list as TOML has it, which for words is as JSON has it.
@@ -149,7 +170,12 @@ fn list(values: &impl Serialize) -> String {
 /// # Errors
 /// When a template is wrong, which is a bug.
 pub fn render(project: &Project) -> Result<Files> {
-    let renderer = Renderer::new(project);
+    render_with(project, &BTreeMap::new())
+}
+
+/// The same, where people write something else by now than what the template made of a kind: as JSON, by kind.
+pub(crate) fn render_with(project: &Project, specs: &BTreeMap<String, String>) -> Result<Files> {
+    let renderer = Renderer::new(project, specs);
     let mut files = Files::new();
     for template in &BASE {
         renderer.add(&mut files, template, None, "")?;
@@ -163,7 +189,7 @@ pub fn render(project: &Project) -> Result<Files> {
         renderer.add(&mut files, &TESTS, None, "")?;
     }
     for api in &project.apis {
-        let known = ApiContext::of(api, project);
+        let known = ApiContext::of(api, project, specs);
         let stored = known.stored;
         for template in &API {
             renderer.add(&mut files, template, Some(&known), stored)?;
@@ -171,8 +197,15 @@ pub fn render(project: &Project) -> Result<Files> {
         for version in &api.versions {
             renderer.add(&mut files, &SAMPLE, Some(&known), version)?;
         }
+        let module = PathBuf::from("src").join(&known.module);
         for version in known.others {
-            renderer.add(&mut files, &VERSION, Some(&known), version)?;
+            let text = files.get(&module.join("api.rs"));
+            let other = text.and_then(|text| versions::of_version(text, &known.full_group, stored, version));
+            let other = other.ok_or_else(|| Error::Template {
+                template: "api/api.rs".to_owned(),
+                problem: format!("it does not say `version = \"{stored}\"`"),
+            })?;
+            files.insert(module.join(format!("{version}.rs")), other);
         }
         if !known.others.is_empty() {
             renderer.add(&mut files, &CONVERSION, Some(&known), stored)?;
@@ -194,6 +227,10 @@ struct Known<'a> {
     operator: String,
     sdk: String,
     sdk_is_git: bool,
+    /// What `cargo install` is told of the command.
+    command: String,
+    /// What the operator's image is called, without the tag.
+    image: String,
     wheelhouse: String,
     wheelhouse_testing: String,
     /// The kind that a file is about, if it is about one.
@@ -209,10 +246,10 @@ struct Renderer<'a> {
 }
 
 impl<'a> Renderer<'a> {
-    fn new(project: &'a Project) -> Self {
+    fn new(project: &'a Project, specs: &BTreeMap<String, String>) -> Self {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
-        let apis = project.apis.iter().map(|api| ApiContext::of(api, project)).collect();
+        let apis = project.apis.iter().map(|api| ApiContext::of(api, project, specs)).collect();
         Self { environment, project, apis }
     }
 
@@ -232,6 +269,8 @@ impl<'a> Renderer<'a> {
             operator,
             sdk: sdk(&self.project.sdk),
             sdk_is_git: matches!(self.project.sdk, Sdk::Git { .. }),
+            command: command(&self.project.sdk),
+            image: self.project.image(),
             wheelhouse: self.project.sdk.dependency("wheelhouse"),
             wheelhouse_testing: self.project.sdk.dependency("wheelhouse-testing"),
             api,
@@ -248,6 +287,15 @@ impl<'a> Renderer<'a> {
             files.insert(PathBuf::from(render(template.path)?), format!("{}\n", render(content)?.trim_end()));
         }
         Ok(())
+    }
+}
+
+/// Where the command is, as `cargo install` takes it.
+fn command(sdk: &Sdk) -> String {
+    match sdk {
+        Sdk::Path { path } => format!("--path {path}/crates/wheelhouse-cli"),
+        Sdk::Git { git, rev: None } => format!("--git {git} wheelhouse-cli"),
+        Sdk::Git { git, rev: Some(rev) } => format!("--git {git} --rev {rev} wheelhouse-cli"),
     }
 }
 
@@ -271,6 +319,7 @@ mod tests {
             name: "cdn".to_owned(),
             domain: "anevia.com".to_owned(),
             member: false,
+            images: None,
             sdk: Sdk::Path { path: "../wheelhouse".to_owned() },
             apis: Vec::new(),
         }
@@ -306,12 +355,32 @@ mod tests {
         insta::assert_snapshot!(all(&after));
     }
 
+    /// The generated Deployment lets nobody be root.
+    #[test]
+    fn what_a_sample_runs_is_an_image_of_this_tree_whose_user_is_not_root() {
+        let mut project = project();
+        project.apis.push(api("CdnCluster"));
+        let files = render(&project).unwrap();
+        let image = format!("image: wheelhouse.dev/nginx:{}\n", env!("CARGO_PKG_VERSION"));
+        assert!(
+            files[&PathBuf::from("config/samples/cluster_v1_cdncluster.yaml")].ends_with(&image),
+            "{files:?}"
+        );
+        let containerfile = include_str!("../../../images/nginx/Containerfile");
+        let user = containerfile.lines().find_map(|line| line.strip_prefix("USER ")).unwrap();
+        assert!(
+            user.starts_with(|first: char| ('1'..='9').contains(&first)),
+            "the kubelet has to see that {user} is not root"
+        );
+    }
+
     #[test]
     fn what_is_read_is_what_was_written() {
         let mut project = project();
         project.sdk =
             Sdk::Git { git: "https://example.com/w.git".to_owned(), rev: Some("abc\"def".to_owned()) };
         project.member = true;
+        project.images = Some("registry.example.com/team".to_owned());
         let mut wide = api("Policy");
         wide.cluster_scoped = true;
         wide.versions.push("v2beta1".to_owned());

@@ -9,6 +9,7 @@ use crate::{
     git, naming,
     project::{Api, FILE, Project, Sdk, Webhook},
     template::{self, Files},
+    versions::Present,
 };
 
 /// Where something is done, and whether changes that nobody has committed are in the way.
@@ -70,6 +71,7 @@ pub fn init(new: &New) -> Result<(Project, Change)> {
         name,
         domain: new.domain.clone(),
         member: new.member,
+        images: None,
         sdk: new.sdk.clone(),
         apis: Vec::new(),
     };
@@ -182,12 +184,13 @@ pub fn create_webhook(place: &Place, kind: &str, webhooks: &[Webhook]) -> Result
 /// Changes the answers, and the files with them.
 fn amend(place: &Place, amend: impl FnOnce(&mut Project) -> Result<()>) -> Result<(Project, Change)> {
     let (folder, mut project) = Project::find(&place.folder)?;
-    let before = project.files()?;
+    let before = project.clone();
     amend(&mut project)?;
     if !place.allow_dirty {
         git::check_clean(&folder)?;
     }
-    let change = Change::plan(&folder, &before, &project.files()?, OnConflict::Refuse)?;
+    let after = project.files_with(Present::of(&folder, &before, &project)?)?;
+    let change = Change::plan(&folder, &before.files()?, &after, OnConflict::Refuse)?;
     change.carry_out(&folder)?;
     Ok((project, change))
 }
@@ -207,4 +210,115 @@ pub fn upgrade(place: &Place) -> Result<(Project, Change)> {
     let change = Change::plan(&folder, &before, &project.files()?, OnConflict::Mark)?;
     change.carry_out(&folder)?;
     Ok((project, change))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A project with one kind.
+    struct Shop(TempDir);
+
+    impl Shop {
+        fn new() -> Self {
+            let shop = Self(TempDir::new().unwrap());
+            let new = New {
+                folder: shop.0.path().to_owned(),
+                name: Some("shop".to_owned()),
+                domain: "example.com".to_owned(),
+                sdk: Sdk::parse("https://git.example.com/wheelhouse.git"),
+                member: false,
+            };
+            init(&new).unwrap();
+            shop.create_page("v1").unwrap();
+            shop
+        }
+
+        fn place(&self) -> Place {
+            Place { folder: self.0.path().to_owned(), allow_dirty: true }
+        }
+
+        fn create_page(&self, version: &str) -> Result<(Project, Change)> {
+            let new = NewApi {
+                group: "app".to_owned(),
+                version: version.to_owned(),
+                kind: "Page".to_owned(),
+                plural: None,
+                cluster_scoped: false,
+            };
+            create_api(&self.place(), &new)
+        }
+
+        fn read(&self, path: &str) -> String {
+            fs::read_to_string(self.0.path().join(path)).unwrap()
+        }
+
+        fn edit(&self, path: &str, from: &str, to: &str) {
+            let text = self.read(path);
+            assert!(text.contains(from), "{path} has no {from}: {text}");
+            fs::write(self.0.path().join(path), text.replace(from, to)).unwrap();
+        }
+    }
+
+    #[test]
+    fn another_version_begins_as_what_people_made_of_the_first_one() {
+        let shop = Shop::new();
+        shop.edit("src/page/api.rs", "    pub image: String,\n", "    pub text: Text,\n");
+        shop.edit("src/page/api.rs", "fn one()", "/// What is on it.\npub struct Text(String);\n\nfn one()");
+        shop.edit(
+            "config/samples/app_v1_page.yaml",
+            "image: wheelhouse.dev/nginx:0.1.0",
+            "text: \"Come in\"",
+        );
+        shop.create_page("v2").unwrap();
+
+        let other = shop.read("src/page/v2.rs");
+        assert!(other.contains("    version = \"v2\",") && !other.contains("v1\""), "{other}");
+        assert!(other.contains("pub text: Text,") && other.contains("pub struct Text(String);"), "{other}");
+        let sample = shop.read("config/samples/app_v2_page.yaml");
+        assert!(
+            sample.starts_with("apiVersion: app.example.com/v2\n") && sample.contains("Come in"),
+            "{sample}"
+        );
+        let conversion = shop.read("src/page/conversion.rs");
+        assert!(conversion.contains(r#"json!({"replicas": 2, "text": "Come in"})"#), "{conversion}");
+        assert!(!conversion.contains("image"), "{conversion}");
+
+        // What they say of the one is still there when there is a third.
+        shop.edit(
+            "src/page/conversion.rs",
+            "let fields = write(other)?;",
+            "let fields = renamed(write(other)?);",
+        );
+        shop.create_page("v3beta1").unwrap();
+        let conversion = shop.read("src/page/conversion.rs");
+        assert!(
+            conversion.contains("renamed(write(other)?)") && conversion.contains("fn to_v3beta1("),
+            "{conversion}"
+        );
+        assert!(conversion.contains("Come in"), "{conversion}");
+        assert!(shop.read("src/page/v3beta1.rs").contains("pub text: Text,"));
+    }
+
+    #[test]
+    fn where_the_first_version_does_not_say_which_it_is_nothing_is_changed() {
+        let shop = Shop::new();
+        shop.edit("src/page/api.rs", "version = \"v1\"", "version = VERSION");
+        let refused = shop.create_page("v2").unwrap_err().to_string();
+        assert!(refused.starts_with("src/page/api.rs has no `version = \"v1\"`"), "{refused}");
+        assert!(!shop.0.path().join("src/page/v2.rs").exists());
+        assert!(!shop.read("wheelhouse.toml").contains("v2"));
+    }
+
+    #[test]
+    fn no_webhook_knows_what_people_made_of_a_kind() {
+        let shop = Shop::new();
+        create_webhook(&shop.place(), "Page", &[Webhook::Validating, Webhook::Defaulting]).unwrap();
+        let admission = shop.read("src/page/admission.rs");
+        assert!(!admission.contains("spec") && !admission.contains("Spec"), "{admission}");
+    }
 }

@@ -345,6 +345,7 @@ impl Manager {
             webhooks: self.webhooks.clone(),
             listen: settings.webhook_listen,
             address: settings.webhook_address(&self.name, &config.default_namespace),
+            api_server: config.cluster_url.clone(),
             namespace: settings.lease_namespace.clone().unwrap_or_else(|| config.default_namespace.clone()),
             validity: settings.certificate_validity,
         })

@@ -1,6 +1,8 @@
 //! The operator that runs in the cluster, which is asked by running its own program in its own pod: so it takes no other
 //! rights than to run a program there, and it is asked what that very version would do.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::{
     api::{coordination::v1::Lease, core::v1::Pod},
@@ -14,6 +16,8 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use wheelhouse_local::manifests::Manifest;
+
+use super::looks;
 
 /// Where images of operators have their program.
 const PROGRAM: &str = "/program";
@@ -32,8 +36,8 @@ pub(super) struct RunningOperator {
 }
 
 impl RunningOperator {
-    /// The one that looks after a kind, which is said by its name, its plural or a short name.
-    pub(super) async fn of(client: &Client, kind: &str) -> Result<Self> {
+    /// The one that looks after a kind, which is said by its name, its plural or a short name, in a namespace.
+    pub(super) async fn of(client: &Client, kind: &str, namespace: &str) -> Result<Self> {
         let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
         let all =
             crds.list(&ListParams::default()).await.context("cannot list the kinds of the cluster")?.items;
@@ -63,7 +67,8 @@ impl RunningOperator {
             }
         };
         let name = crd.annotations().get(OPERATOR).cloned().unwrap_or_default();
-        let pod = leading_pod(client, &name).await?;
+        let namespace = Some(namespace).filter(|_| crd.spec.scope != "Cluster");
+        let pod = leading_pod(client, &name, namespace).await?;
         let cluster_scoped = all.into_iter().filter(|crd| crd.spec.scope == "Cluster");
         let cluster_scoped = cluster_scoped.map(|crd| crd.spec.names.kind).collect();
         Ok(Self { name, kind: crd.spec.names.plural.clone(), crd, cluster_scoped, pod })
@@ -135,20 +140,30 @@ impl RunningOperator {
     }
 }
 
-/// The pod of an operator that leads; any of them if nobody does.
-async fn leading_pod(client: &Client, operator: &str) -> Result<Pod> {
+/// Of the pods of an operator that look after a namespace, or after what is in none, the one that leads; any of them if
+/// nobody does.
+async fn leading_pod(client: &Client, operator: &str, namespace: Option<&str>) -> Result<Pod> {
     let all: Api<Pod> = Api::all(client.clone());
     let selector = format!("app.kubernetes.io/name={operator}");
     let pods = all.list(&ListParams::default().labels(&selector)).await;
-    let pods = pods.with_context(|| format!("cannot find the pods of {operator}"))?.items;
-    let Some(first) = pods.first() else {
+    let mut pods = pods.with_context(|| format!("cannot find the pods of {operator}"))?.items;
+    if pods.is_empty() {
         bail!("{operator} does not run in this cluster: no pod has the label {selector}");
+    }
+    pods.retain(|pod| pod.metadata.deletion_timestamp.is_none());
+    let theirs = looks::after(&pods, namespace);
+    let Some(first) = theirs.first() else {
+        let places: BTreeSet<_> = pods.iter().filter_map(|pod| pod.namespace()).collect();
+        let places: Vec<_> = places.into_iter().collect();
+        let what =
+            namespace.map_or_else(|| "the whole cluster".to_owned(), |name| format!("the namespace {name}"));
+        bail!("no {operator} looks after {what}: it runs in {}, for other ones", places.join(", "));
     };
     let leases: Api<Lease> = Api::namespaced(client.clone(), &first.namespace().unwrap_or_default());
     let lease = leases.get_opt(operator).await.ok().flatten();
     let holder = lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
-    let leads = |pod: &&Pod| holder.starts_with(&format!("{}_", pod.name_any()));
-    Ok(pods.iter().find(leads).unwrap_or(first).clone())
+    let leads = |pod: &&&Pod| holder.starts_with(&format!("{}_", pod.name_any()));
+    Ok((*theirs.iter().find(leads).unwrap_or(first)).clone())
 }
 
 fn in_namespaces(manifests: &[Manifest], default: &str, cluster_scoped: &[String]) -> String {

@@ -171,10 +171,13 @@ fn is_about(planned: &Value, words: &str) -> bool {
     objects.iter().any(|(kind, name)| !name.is_empty() && words.ends_with(&format!("{kind} {name}")))
 }
 
-/// The conditions that do not hold, and since when.
+/// What it waits for, as its conditions tell it, and since when.
 pub(super) fn waiting(object: &Value, now: Timestamp) -> Vec<String> {
     let conditions = list(object, "/status/conditions");
-    let unmet = conditions.iter().filter(|condition| text(condition, "/status") != "True");
+    if conditions.is_empty() {
+        return vec!["it has no conditions, so nobody says whether it waits for something".to_owned()];
+    }
+    let unmet = conditions.iter().filter(|condition| !is_well(condition));
     let mut lines: Vec<_> = unmet
         .map(|condition| {
             let since = text(condition, "/lastTransitionTime");
@@ -193,6 +196,31 @@ pub(super) fn waiting(object: &Value, now: Timestamp) -> Vec<String> {
         lines.push("it waits for nothing".to_owned());
     }
     lines
+}
+
+/// What conditions are called that are well when they are not so, by the last of their words: `Degraded`, `BackupFailed`,
+/// `DiskPressure`. There is nothing in a condition that says it.
+const BAD_NEWS: [&str; 14] = [
+    "Blocked",
+    "Conflict",
+    "Degraded",
+    "Error",
+    "Errors",
+    "Failed",
+    "Failing",
+    "Failure",
+    "Invalid",
+    "Lost",
+    "Pressure",
+    "Stalled",
+    "Unavailable",
+    "Unreachable",
+];
+
+/// Whether a condition is as one wants it. What is unknown is not.
+fn is_well(condition: &Value) -> bool {
+    let is_bad_news = BAD_NEWS.iter().any(|word| text(condition, "/type").ends_with(word));
+    text(condition, "/status") == if is_bad_news { "False" } else { "True" }
 }
 
 /// A time as people say it.
@@ -297,14 +325,43 @@ mod tests {
         assert_eq!(lines[7], "  saw      ... and 13 more, with --output json");
     }
 
+    fn with_conditions(all: &[(&str, &str)]) -> Vec<String> {
+        let condition = |(kind, status): &(&str, &str)| json!({"type": kind, "status": status, "reason": "R", "lastTransitionTime": "2026-01-02T03:04:05Z", "message": "M"});
+        let conditions: Vec<_> = all.iter().map(condition).collect();
+        let now = "2026-01-02T04:05:06Z".parse().unwrap();
+        waiting(&json!({"status": {"conditions": conditions}}), now)
+    }
+
     #[test]
     fn what_is_not_so_is_waited_for_since_it_is_not() {
-        let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": "R", "lastTransitionTime": "2026-01-02T03:04:05Z", "message": "M"});
-        let object =
-            json!({"status": {"conditions": [condition("Ready", "False"), condition("Fine", "True")]}});
-        let now = "2026-01-02T04:05:06Z".parse().unwrap();
-        assert_eq!(waiting(&object, now), ["Ready is False, for 1h1m already: M (R)"]);
-        assert_eq!(waiting(&json!({}), now), ["it waits for nothing"]);
+        assert_eq!(
+            with_conditions(&[("Ready", "False"), ("Fine", "True"), ("Known", "Unknown")]),
+            ["Ready is False, for 1h1m already: M (R)", "Known is Unknown, for 1h1m already: M (R)"]
+        );
+        assert_eq!(with_conditions(&[("Ready", "True")]), ["it waits for nothing"]);
+    }
+
+    #[test]
+    fn bad_news_are_waited_for_while_they_are_so() {
+        assert_eq!(
+            with_conditions(&[("Degraded", "False"), ("BackupFailed", "False")]),
+            ["it waits for nothing"]
+        );
+        assert_eq!(
+            with_conditions(&[("Degraded", "True"), ("DiskPressure", "Unknown")]),
+            ["Degraded is True, for 1h1m already: M (R)", "DiskPressure is Unknown, for 1h1m already: M (R)"]
+        );
+    }
+
+    #[test]
+    fn a_kind_without_conditions_says_nothing_about_what_it_waits_for() {
+        for object in [json!({}), json!({"status": {"conditions": []}})] {
+            let now = Timestamp::UNIX_EPOCH;
+            assert_eq!(
+                waiting(&object, now),
+                ["it has no conditions, so nobody says whether it waits for something"]
+            );
+        }
     }
 
     #[test]

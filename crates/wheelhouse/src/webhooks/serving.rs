@@ -1,9 +1,14 @@
 //! Serves the webhooks over TLS, with whatever certificate is right at the moment.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{Json, Router, routing::post};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use http::Uri;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto::Builder,
@@ -47,6 +52,8 @@ pub(crate) struct Serving {
     pub(crate) listen: SocketAddr,
     /// Where the API server finds them; none: at the address that is listened on.
     pub(crate) address: Option<Address>,
+    /// Where the API server is.
+    pub(crate) api_server: Uri,
     /// Where the Secret is.
     pub(crate) namespace: String,
     pub(crate) validity: Validity,
@@ -67,7 +74,9 @@ impl Serving {
         };
         let listener = TcpListener::bind(listen).await.map_err(cannot)?;
         let listening = listener.local_addr().map_err(cannot)?;
-        let address = self.address.clone().unwrap_or_else(|| Address::Url(format!("https://{listening}")));
+        let reachable = || reachable(listening, &self.api_server);
+        let address =
+            self.address.clone().unwrap_or_else(|| Address::Url(format!("https://{}", reachable())));
         let keeper = Keeper {
             client: self.client.clone(),
             namespace: self.namespace.clone(),
@@ -119,6 +128,24 @@ impl Serving {
             }
         }
     }
+}
+
+/// Where the API server finds what listens there. Who listens on all addresses is found at the one that this machine has for
+/// the API server.
+fn reachable(listening: SocketAddr, api_server: &Uri) -> SocketAddr {
+    if !listening.ip().is_unspecified() {
+        return listening;
+    }
+    let host = api_server.host().unwrap_or_default().trim_matches(['[', ']']);
+    let port = api_server.port_u16().unwrap_or(443);
+    // Nothing is sent: the system only looks up the way.
+    let way = |local: IpAddr| {
+        let socket = UdpSocket::bind((local, 0))?;
+        socket.connect((host, port))?;
+        socket.local_addr()
+    };
+    let found = way(Ipv4Addr::UNSPECIFIED.into()).or_else(|_| way(Ipv6Addr::UNSPECIFIED.into()));
+    SocketAddr::new(found.map_or(Ipv4Addr::LOCALHOST.into(), |local| local.ip()), listening.port())
 }
 
 /// The certificate that is served at the moment.
@@ -202,5 +229,27 @@ async fn answer(stream: TcpStream, acceptor: TlsAcceptor, router: Router, stop: 
             connection.as_mut().graceful_shutdown();
             let _ = connection.await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::on_this_machine("0.0.0.0:9443", "https://127.0.0.1:6443", "127.0.0.1:9443")]
+    #[case::by_name("0.0.0.0:9443", "https://localhost:6443/", "127.0.0.1:9443")]
+    #[case::of_both_families("[::]:9443", "https://127.0.0.1:6443", "127.0.0.1:9443")]
+    #[case::of_nobody("0.0.0.0:9443", "https://no-such-host.invalid", "127.0.0.1:9443")]
+    #[case::one_address("192.0.2.1:9443", "https://127.0.0.1:6443", "192.0.2.1:9443")]
+    fn who_listens_everywhere_is_found_where_the_api_server_looks(
+        #[case] listening: &str,
+        #[case] api_server: &str,
+        #[case] expected: &str,
+    ) {
+        let found = reachable(listening.parse().unwrap(), &api_server.parse().unwrap());
+        assert_eq!(found, expected.parse().unwrap());
     }
 }

@@ -96,7 +96,7 @@ mod tests {
     use crate::{{ api.module }}::{api::{{ api.kind }}Spec, observe::DeploymentSeen};
 
     fn seen(deployment: Option<DeploymentSeen>) -> Seen {
-        let spec = {{ api.kind }}Spec { replicas: 2, image: "nginx".to_owned(){% if api.cluster_scoped %}, namespace: "default".to_owned(){% endif %} };
+        let spec = {{ api.kind }}Spec { replicas: 2, image: "wheelhouse.dev/nginx:0.1.0".to_owned(){% if api.cluster_scoped %}, namespace: "default".to_owned(){% endif %} };
         let resource = {{ api.kind }}::new("one", spec);
         Seen { resource, deployment, last_failure: None, now: Timestamp::UNIX_EPOCH }
     }

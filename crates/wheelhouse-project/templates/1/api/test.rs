@@ -9,6 +9,8 @@ use kube::Api;
 use serde_json::json;
 use wheelhouse_testing::{{ "{Place, eventually}" if api.cluster_scoped else "{EventType, Place, eventually}" }};
 
+const IMAGE: &str = "wheelhouse.dev/nginx:0.1.0";
+
 /// The operator at work in a namespace of its own.
 async fn place(purpose: &str) -> Place {
     Place::with(purpose, &manager()).await.unwrap()
@@ -21,7 +23,7 @@ async fn a_deployment_is_made_and_kept() {
     let events = place.namespace().events().await.unwrap();
 {%- endif %}
     let operating = place.start(manager()).await.unwrap();
-    let spec = json!({"replicas": 2, "image": "nginx"{% if api.cluster_scoped %}, "namespace": place.namespace().name(){% endif %}});
+    let spec = json!({"replicas": 2, "image": IMAGE{% if api.cluster_scoped %}, "namespace": place.namespace().name(){% endif %}});
     place.apply::<{{ api.kind }}>("{{ api.sample_name }}", spec).await.unwrap();
 
     let deployments: Api<Deployment> = place.api();
@@ -42,7 +44,7 @@ async fn a_deployment_is_made_and_kept() {
 async fn the_status_says_what_it_waits_for() {
     let place = place("{{ api.dashed }}-status").await;
     let operating = place.start(manager()).await.unwrap();
-    let spec = json!({"replicas": 1, "image": "nginx"{% if api.cluster_scoped %}, "namespace": place.namespace().name(){% endif %}});
+    let spec = json!({"replicas": 1, "image": IMAGE{% if api.cluster_scoped %}, "namespace": place.namespace().name(){% endif %}});
     place.apply::<{{ api.kind }}>("{{ api.sample_name }}", spec).await.unwrap();
     let resources: Api<{{ api.kind }}> = {{ "Api::all(place.client())" if api.cluster_scoped else "place.api()" }};
     eventually("the status is there", async || {
@@ -58,7 +60,7 @@ async fn the_status_says_what_it_waits_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_makes_no_sense_is_refused() {
     let place = place("{{ api.dashed }}-refused").await;
-    for spec in [json!({"image": ""}), json!({"replicas": -1, "image": "nginx"}), json!({})] {
+    for spec in [json!({"image": ""}), json!({"replicas": -1, "image": IMAGE}), json!({})] {
         let refused = place.apply::<{{ api.kind }}>("{{ api.sample_name }}", spec.clone()).await;
         assert!(refused.is_err(), "{spec} was taken");
     }

@@ -1,59 +1,73 @@
 //! What is looked at before a {{ api.kind }} is let in. What CEL can say belongs into `api.rs`: it needs no server.
 
-use super::api::{{ api.kind }};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 {%- if "validating" in api.webhooks %}
 use wheelhouse::webhooks::Request;
+{%- endif %}
+
+use super::api::{{ api.kind }};
+{%- if "validating" in api.webhooks %}
+
+/// What has this annotation is not deleted by mistake.
+const KEEP: &str = "{{ api.full_group }}/keep";
 
 /// Whether a request may be let in; if not, what its sender is told.
 ///
 /// # Errors
 /// What is wrong with it, in words for people.
 pub fn validate(request: &Request<{{ api.kind }}>) -> Result<(), String> {
-    match &request.object {
-        Some(resource) if resource.spec.image.ends_with(":latest") => {
-            Err("spec.image must name a version, not `latest`: nobody could tell what runs".to_owned())
-        }
+    match (&request.old_object, &request.object) {
+        (Some(resource), None) => may_go(&resource.metadata),
         _ => Ok(()),
+    }
+}
+
+fn may_go(metadata: &ObjectMeta) -> Result<(), String> {
+    match metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(KEEP)) {
+        true => Err(format!("it is to be kept: take the annotation {KEEP} away first")),
+        false => Ok(()),
     }
 }
 {%- endif %}
 {%- if "defaulting" in api.webhooks %}
 
+/// What a {{ api.kind }} is part of, for whoever looks at everything of one application.
+const PART_OF: &str = "app.kubernetes.io/part-of";
+
 /// Fills in what people left out.
 pub fn fill_in(resource: &mut {{ api.kind }}) {
-    if !resource.spec.image.contains([':', '@']) {
-        resource.spec.image.push_str(":stable");
-    }
+    label(&mut resource.metadata);
+}
+
+fn label(metadata: &mut ObjectMeta) {
+    let labels = metadata.labels.get_or_insert_default();
+    labels.entry(PART_OF.to_owned()).or_insert_with(|| "{{ project.name }}".to_owned());
 }
 {%- endif %}
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{{ api.module }}::api::{{ api.kind }}Spec;
-
-    fn with_image(image: &str) -> {{ api.kind }} {
-        let spec = {{ api.kind }}Spec { replicas: 1, image: image.to_owned(){% if api.cluster_scoped %}, namespace: "default".to_owned(){% endif %} };
-        {{ api.kind }}::new("one", spec)
-    }
 {%- if "validating" in api.webhooks %}
 
     #[test]
-    fn an_image_without_a_version_is_refused() {
-        let request = |image: &str| Request::creating(with_image(image));
-        assert!(validate(&request("nginx:1.27")).is_ok());
-        assert!(validate(&request("nginx:latest")).is_err());
+    fn what_is_to_be_kept_is_not_deleted() {
+        let mut metadata = ObjectMeta::default();
+        assert!(may_go(&metadata).is_ok());
+        metadata.annotations.get_or_insert_default().insert(KEEP.to_owned(), String::new());
+        assert!(may_go(&metadata).is_err());
     }
 {%- endif %}
 {%- if "defaulting" in api.webhooks %}
 
     #[test]
-    fn an_image_gets_a_version() {
-        for (image, filled_in) in [("nginx", "nginx:stable"), ("nginx:1.27", "nginx:1.27")] {
-            let mut resource = with_image(image);
-            fill_in(&mut resource);
-            assert_eq!(resource.spec.image, filled_in);
-        }
+    fn a_label_that_people_left_out_is_filled_in_and_another_one_stays() {
+        let mut metadata = ObjectMeta::default();
+        label(&mut metadata);
+        assert_eq!(metadata.labels.get_or_insert_default()[PART_OF], "{{ project.name }}");
+        metadata.labels.get_or_insert_default().insert(PART_OF.to_owned(), "another".to_owned());
+        label(&mut metadata);
+        assert_eq!(metadata.labels.get_or_insert_default()[PART_OF], "another");
     }
 {%- endif %}
 }
