@@ -155,7 +155,11 @@ impl Trial {
         let (mut judged, mut found) = (0, BTreeMap::new());
         while let Some((number, finding)) = judging.next().await {
             judged += 1;
-            found.extend(finding?.map(|finding| (number, finding)));
+            if let Some(finding) = finding? {
+                // At once: whoever ends a long run early has what it found.
+                eprintln!("{}: {finding}", self.subject.name);
+                found.insert(number, finding);
+            }
             if judged % TOLD_EVERY == 0 {
                 let (all, failed) = (schedules.len(), found.len());
                 eprintln!("{}: {judged} of {all} schedules, {failed} failed", self.subject.name);
