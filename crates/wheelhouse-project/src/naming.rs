@@ -184,16 +184,21 @@ pub fn check_images(images: &str) -> Result<()> {
     }
 }
 
-/// The first part of a group; the domain is the rest.
+/// The first part of a group; the domain is the rest, or all of it where there is no first part.
 ///
 /// # Errors
 /// When it is no DNS name.
 pub fn check_group(group: &str, domain: &str) -> Result<()> {
     const WHAT: &str = "the group";
+    if group.is_empty() {
+        return Ok(());
+    }
     check_dns(WHAT, group, false)?;
-    if group == domain || group.ends_with(&format!(".{domain}")) {
-        let short = group.strip_suffix(domain).unwrap_or_default().trim_end_matches('.');
-        let short = if short.is_empty() { "app" } else { short };
+    if group == domain {
+        let why = "the domain is added to it: say `--group app`, or `--group \"\"` for the domain alone";
+        return Err(Error::name(WHAT, group, why));
+    }
+    if let Some(short) = group.strip_suffix(&format!(".{domain}")) {
         return Err(Error::name(WHAT, group, format!("the domain is added to it: say `--group {short}`")));
     }
     match group.len() + domain.len() > 200 {
@@ -326,6 +331,7 @@ mod tests {
     #[case::long_domain(check_domain("team-a.apps.example.com"))]
     #[case::project(check_project("cdn"))]
     #[case::group(check_group("cluster", "example.com"))]
+    #[case::group_that_is_the_domain(check_group("", "example.com"))]
     #[case::group_with_a_dot(check_group("storage.cluster", "example.com"))]
     #[case::version(check_version("v1"))]
     #[case::images(check_images("registry.example.com:5000/team"))]
@@ -358,7 +364,10 @@ mod tests {
     #[case::dotted(check_project("a.b"), "no dot")]
     #[case::digit_first(check_project("1cdn"), "begins with a letter")]
     #[case::group_with_domain(check_group("cluster.example.com", "example.com"), "say `--group cluster`")]
-    #[case::group_is_domain(check_group("example.com", "example.com"), "say `--group app`")]
+    #[case::group_is_domain(
+        check_group("example.com", "example.com"),
+        "say `--group app`, or `--group \"\"`"
+    )]
     #[case::group_in_capitals(check_group("Cluster", "example.com"), "no part of a DNS name")]
     #[case::version_without_v(check_version("1"), "versions are like")]
     #[case::version_zero(check_version("v0"), "versions are like")]

@@ -69,7 +69,7 @@ pub enum Sdk {
 pub struct Api {
     /// Its name, such as `CdnCluster`.
     pub kind: String,
-    /// The first part of its group; the domain is the rest.
+    /// The first part of its group; the domain is the rest. Nothing where the domain is all of it.
     pub group: String,
     /// Its plural, in lower case.
     pub plural: String,
@@ -183,7 +183,15 @@ impl Project {
 impl Api {
     /// The whole group.
     pub fn full_group(&self, domain: &str) -> String {
-        format!("{}.{domain}", self.group)
+        match self.group.as_str() {
+            "" => domain.to_owned(),
+            group => format!("{group}.{domain}"),
+        }
+    }
+
+    /// How its files begin: with the first part of its group, or with all of it where there is only one.
+    pub fn file_group(&self, domain: &str) -> String {
+        if self.group.is_empty() { domain.to_owned() } else { self.group.clone() }
     }
 
     /// The name of its module.

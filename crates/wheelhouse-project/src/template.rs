@@ -80,7 +80,7 @@ const API: [Template; 5] = [
 
 /// Once a version of a kind.
 const SAMPLE: Template =
-    template!("config/samples/{{ api.group }}_{{ version }}_{{ api.singular }}.yaml", "api/sample.yaml");
+    template!("config/samples/{{ api.file_group }}_{{ version }}_{{ api.singular }}.yaml", "api/sample.yaml");
 
 /// Once a kind with several versions.
 const CONVERSION: Template = template!("src/{{ api.module }}/conversion.rs", "version/conversion.rs");
@@ -102,6 +102,7 @@ struct ApiContext<'a> {
     kind: &'a str,
     group: &'a str,
     full_group: String,
+    file_group: String,
     plural: &'a str,
     singular: String,
     module: String,
@@ -130,6 +131,7 @@ impl<'a> ApiContext<'a> {
             kind: &api.kind,
             group: &api.group,
             full_group: api.full_group(&project.domain),
+            file_group: api.file_group(&project.domain),
             plural: &api.plural,
             singular: api.kind.to_ascii_lowercase(),
             dashed: module.replace('_', "-"),
@@ -155,9 +157,9 @@ fn example(api: &Api) -> String {
 }
 
 /// Where the sample of a version is.
-pub(crate) fn sample_path(api: &Api, version: &str) -> PathBuf {
+pub(crate) fn sample_path(api: &Api, domain: &str, version: &str) -> PathBuf {
     let kind = api.kind.to_ascii_lowercase();
-    PathBuf::from(format!("config/samples/{}_{version}_{kind}.yaml", api.group))
+    PathBuf::from(format!("config/samples/{}_{version}_{kind}.yaml", api.file_group(domain)))
 }
 
 /// A list as TOML has it, which for words is as JSON has it.
@@ -372,6 +374,21 @@ mod tests {
             user.starts_with(|first: char| ('1'..='9').contains(&first)),
             "the kubelet has to see that {user} is not root"
         );
+    }
+
+    #[test]
+    fn a_group_may_be_the_domain_alone() {
+        let mut project = project();
+        let mut api = api("CdnCluster");
+        api.group = String::new();
+        project.apis.push(api);
+        let files = render(&project).unwrap();
+        let sample = &files[&PathBuf::from("config/samples/anevia.com_v1_cdncluster.yaml")];
+        assert!(sample.starts_with("apiVersion: anevia.com/v1\n"), "{sample}");
+        assert!(files[&PathBuf::from("src/cdn_cluster/api.rs")].contains("    group = \"anevia.com\",\n"));
+        let read: Project = toml::from_str(&files[&PathBuf::from("wheelhouse.toml")]).unwrap();
+        assert_eq!(read, project);
+        read.check().unwrap();
     }
 
     #[test]

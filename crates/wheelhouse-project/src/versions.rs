@@ -53,8 +53,11 @@ impl Present {
             })?;
             self.files.insert(module.join(format!("{version}.rs")), other);
         }
-        if let Some(text) = read(&folder.join(template::sample_path(api, stored)))? {
-            self.files.insert(template::sample_path(api, version), in_group(&text, &group, stored, version));
+        if let Some(text) = read(&folder.join(template::sample_path(api, &project.domain, stored)))? {
+            self.files.insert(
+                template::sample_path(api, &project.domain, version),
+                in_group(&text, &group, stored, version),
+            );
             let sample: Option<Value> = serde_saphyr::from_str(&text).ok();
             if let Some(spec) = sample.as_ref().and_then(|sample| sample.get("spec")) {
                 self.specs.insert(api.kind.clone(), as_code(spec));

@@ -29,7 +29,7 @@ pub use crds::with_version;
 use leader::{Candidate, ElectionSettings};
 pub use logs::{Logs, start_logs};
 use manifests::Installation;
-use settings::{CommandLine, Verb};
+use settings::{CommandLine, ManifestSettings, Verb};
 pub use settings::{LogFormat, RunSettings};
 
 use crate::{
@@ -215,6 +215,14 @@ impl Manager {
 
     fn stamped_crds(&self) -> Vec<CustomResourceDefinition> {
         self.crds.iter().map(|crd| crds::stamped(crd.clone(), &self.name, &self.version)).collect()
+    }
+
+    /// All that installs the operator, as its verb `manifests` prints it where it is told nothing more.
+    ///
+    /// # Errors
+    /// When something of it cannot be written, which is a bug.
+    pub fn manifests(&self) -> Result<String> {
+        self.installation().all(&ManifestSettings::default())
     }
 
     /// Everything that the controllers do, for RBAC.

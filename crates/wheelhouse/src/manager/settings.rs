@@ -230,6 +230,19 @@ pub(super) struct ManifestSettings {
     pub(super) replicas: u32,
 }
 
+/// As they are where nothing is said.
+impl Default for ManifestSettings {
+    fn default() -> Self {
+        let place = Place {
+            install_namespace: "wheelhouse-system".to_owned(),
+            namespaces: Vec::new(),
+            cluster_wide: false,
+            install_crds: false,
+        };
+        Self { place, image: None, replicas: 2 }
+    }
+}
+
 /// How the operator runs.
 #[derive(Args, Clone, Debug)]
 pub struct RunSettings {
@@ -330,6 +343,13 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    #[test]
+    fn manifests_are_by_default_what_the_verb_prints_that_is_told_nothing() {
+        let line = CommandLine::try_parse_from(["op", "manifests"]).unwrap();
+        let Verb::Manifests(told) = line.verb else { panic!("that is another verb") };
+        assert_eq!(format!("{told:?}"), format!("{:?}", ManifestSettings::default()));
+    }
 
     #[rstest]
     #[case(&["op"], &["op", "run"])]
