@@ -6,9 +6,9 @@ use etcd_operator::{
     incarnation::{Incarnation, Source},
 };
 use rand::rngs::SmallRng;
-use wheelhouse::{Known, Step, kube::ResourceExt as _};
+use wheelhouse::{Step, kube::ResourceExt as _};
 
-use super::{condition, is_ready, settled, status, steps, turn};
+use super::{condition, is_ready, seen_without_a_quorum, settled, status, steps, turn};
 use crate::model::World;
 
 /// A cluster of three of which two have lost everything; what the third holds.
@@ -88,12 +88,7 @@ fn what_may_be_lost_is_told_in_an_event_before_the_cluster_begins_anew() {
 fn from_data_in_a_pod_nothing_begins_anew_and_that_is_told() {
     let (mut world, mut random, held) = with_one_survivor(QuorumLoss::Restore);
     world.now += std::time::Duration::from_secs(600);
-    let mut seen = loop {
-        let seen = world.observe(&mut random);
-        if matches!(&seen.members, Known::Unknown { why, .. } if why == "no quorum") {
-            break seen;
-        }
-    };
+    let mut seen = seen_without_a_quorum(&mut world, &mut random);
     seen.cluster.spec.storage.empty_dir = true;
     seen.volumes.clear();
     assert_eq!(steps(&seen), [""; 0]);
@@ -371,12 +366,7 @@ fn the_wait_counts_from_when_a_loss_is_certain() {
 fn what_another_member_says_at_an_address_is_not_taken_for_a_survivors() {
     let (mut world, mut random, _) = with_one_survivor(QuorumLoss::Restore);
     world.now += std::time::Duration::from_secs(600);
-    let mut seen = loop {
-        let seen = world.observe(&mut random);
-        if matches!(&seen.members, Known::Unknown { why, .. } if why == "no quorum") {
-            break seen;
-        }
-    };
+    let mut seen = seen_without_a_quorum(&mut world, &mut random);
     let (_, reason, _) = condition(&seen, "Available");
     assert_eq!(reason, "QuorumGone");
     for record in seen.records.iter_mut().filter(|record| record.reference.name == "db-1") {

@@ -22,6 +22,7 @@ use etcd_operator::{
 };
 use model::World;
 use rand::{RngExt as _, SeedableRng as _, rngs::SmallRng};
+use wheelhouse::Known;
 
 fn status(world: &World) -> EtcdClusterStatus {
     world.cluster.status.clone().unwrap_or_default()
@@ -158,6 +159,16 @@ fn observed(world: &mut World, random: &mut SmallRng) -> Seen {
     }
 }
 
+/// What is seen when it was asked who the members are, and no quorum answered.
+fn seen_without_a_quorum(world: &mut World, random: &mut SmallRng) -> Seen {
+    loop {
+        let seen = world.observe(random);
+        if matches!(&seen.members, Known::Unknown { why, .. } if why == "no quorum") {
+            return seen;
+        }
+    }
+}
+
 /// What is to be done now, but for what is applied again and again.
 fn steps(seen: &Seen) -> Vec<String> {
     let plan = analyse(seen);
@@ -284,7 +295,7 @@ fn a_member_that_nobody_reaches_is_replaced_after_the_configured_time_and_not_be
 /// After how many milliseconds it is looked at again; somebody has said who the members are.
 fn looked_at_again(world: &mut World, random: &mut SmallRng) -> u128 {
     let mut seen = world.observe(random);
-    seen.members = wheelhouse::Known::Value { value: world.list.clone(), at: seen.now };
+    seen.members = Known::Value { value: world.list.clone(), at: seen.now };
     analyse(&seen).look_again_after.unwrap().as_millis()
 }
 
@@ -327,7 +338,7 @@ fn strangers_are_told_and_never_removed() {
     stranger.peer_urls = vec!["http://elsewhere:2380".to_owned()];
     world.list.push(stranger);
     let mut seen = world.observe(&mut random);
-    seen.members = wheelhouse::Known::Value { value: world.list.clone(), at: seen.now };
+    seen.members = Known::Value { value: world.list.clone(), at: seen.now };
     assert_eq!(steps(&seen), [""; 0]);
     let (status, _, message) = condition(&seen, "MembersKnown");
     assert!(status == "False" && message.contains("bad (somebody)"), "{message}");

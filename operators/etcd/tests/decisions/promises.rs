@@ -9,7 +9,7 @@ use rand::{SeedableRng as _, rngs::SmallRng};
 use rstest::rstest;
 use wheelhouse::{Known, Plan, jiff::Timestamp};
 
-use super::{condition, is_ready, model::World, observed, settled, steps, turn};
+use super::{condition, is_ready, model::World, observed, seen_without_a_quorum, settled, steps, turn};
 
 /// What people are told of what was seen.
 fn told(seen: &Seen) -> EtcdClusterStatus {
@@ -24,16 +24,6 @@ fn turns(world: &mut World, random: &mut SmallRng, times: usize) {
 
 fn pass(world: &mut World, seconds: u64) {
     world.now += std::time::Duration::from_secs(seconds);
-}
-
-/// What is seen when it was asked who the members are, and no quorum answered.
-fn seen_without_a_quorum(world: &mut World, random: &mut SmallRng) -> Seen {
-    loop {
-        let seen = world.observe(random);
-        if matches!(&seen.members, Known::Unknown { why, .. } if why == "no quorum") {
-            return seen;
-        }
-    }
 }
 
 /// A cluster that began with that version.
