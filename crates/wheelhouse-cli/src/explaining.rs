@@ -197,7 +197,8 @@ async fn planned_by_who_runs(client: &Client, manifests: &[Manifest]) -> Result<
         let Some(first) = theirs.first() else { continue };
         let operator = RunningOperator::of(client, first.kind(), namespace).await?;
         let file = operator.in_namespaces(theirs, default);
-        let printed = operator.prints(client, &["plan", "--json", "-f", "-"], Some(&file)).await?;
+        let arguments: Vec<_> = ["plan", "--json", "-f", "-"].into_iter().chain(operator.scope()).collect();
+        let printed = operator.prints(client, &arguments, Some(&file)).await?;
         let more: Vec<Value> =
             serde_json::from_str(&printed).context("what the operator answered is no plan")?;
         looked.extend(more);
@@ -391,7 +392,11 @@ pub(crate) async fn record(record: Record) -> Result<()> {
         None => {
             let operator = RunningOperator::of(&client, &record.kind, &namespace).await?;
             let [resource, flag, namespace] = arguments(&operator.kind);
-            operator.prints(&client, &["record", &resource, &flag, &namespace], None).await?
+            let arguments: Vec<_> = ["record", resource.as_str(), &flag, &namespace]
+                .into_iter()
+                .chain(operator.scope())
+                .collect();
+            operator.prints(&client, &arguments, None).await?
         }
     };
     match record.output {

@@ -166,7 +166,7 @@ impl Manager {
                 print!("{text}");
             }
             Verb::Record(settings) => {
-                let text = with_cluster(async |config| self.record(config, &settings.one).await)?;
+                let text = with_cluster(async |config| self.record(config, &settings).await)?;
                 explaining::write(settings.output.as_deref(), &text)?;
             }
             Verb::Replay(settings) => print!("{}", self.replay_file(&settings.file)?),
@@ -339,9 +339,13 @@ impl Manager {
 
     /// Where it looks; nowhere in particular means everywhere.
     fn namespaces(&self, config: &Config, settings: &RunSettings) -> Vec<String> {
-        let is_told = settings.cluster_wide || !settings.namespaces.is_empty();
-        if is_told || !self.is_for_its_own_namespace {
-            return settings.namespaces.clone();
+        self.namespaces_of(config, &settings.namespaces, settings.cluster_wide)
+    }
+
+    /// The same where it is told so.
+    fn namespaces_of(&self, config: &Config, told: &[String], cluster_wide: bool) -> Vec<String> {
+        if cluster_wide || !told.is_empty() || !self.is_for_its_own_namespace {
+            return told.to_owned();
         }
         vec![std::env::var(manifests::OWN_NAMESPACE).unwrap_or_else(|_| config.default_namespace.clone())]
     }

@@ -49,6 +49,11 @@ impl Looks {
         self.namespaces.extend(names.split(',').filter(|name| !name.is_empty()).map(str::to_owned));
     }
 
+    /// Whether it was told to look at all namespaces.
+    pub(super) fn is_cluster_wide(&self) -> bool {
+        self.cluster_wide
+    }
+
     /// How much it is meant for a namespace when it runs in another, or the same: for just this one, for all, or not at all.
     fn is_for(&self, namespace: Option<&str>, its_own: &str) -> MeantFor {
         let is_everywhere = self.cluster_wide || self.namespaces.is_empty() && !self.at_its_own;

@@ -79,6 +79,12 @@ impl RunningOperator {
         in_namespaces(manifests, default, &self.cluster_scoped)
     }
 
+    /// What it has to be told to look as it does when it runs: of its scope it knows by its flags only.
+    pub(super) fn scope(&self) -> Option<&'static str> {
+        let spec = self.pod.spec.as_ref()?;
+        looks::Looks::of(spec).is_cluster_wide().then_some("--cluster-wide")
+    }
+
     /// What its program prints in its own pod.
     pub(super) async fn prints(
         &self,

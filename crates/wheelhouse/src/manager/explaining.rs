@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     Manager,
-    settings::{DecisionsSettings, OneResource, PlanSettings},
+    settings::{DecisionsSettings, PlanSettings, RecordSettings},
 };
 use crate::{
     cache::{Cache, Namespaces},
@@ -36,7 +36,8 @@ impl Manager {
         let text = read(&settings.file)?;
         let described = documents(&text)?;
         let default_namespace = config.default_namespace.clone();
-        let looking = Looking::start(self, &config, Namespaces::only(&settings.namespaces)).await?;
+        let namespaces = self.namespaces_of(&config, &settings.namespaces, settings.cluster_wide);
+        let looking = Looking::start(self, &config, Namespaces::only(&namespaces)).await?;
         let mut looked = Vec::new();
         for mut document in described {
             let controller = looking.controller_of(&document)?;
@@ -56,10 +57,13 @@ impl Manager {
     ///
     /// # Errors
     /// When there is no such resource, or the cluster does not answer.
-    pub(super) async fn record(self, config: Config, one: &OneResource) -> Result<String> {
+    pub(super) async fn record(self, config: Config, settings: &RecordSettings) -> Result<String> {
+        let one = &settings.one;
         let (operator, version) = (self.name.clone(), self.version.clone());
         let (kind, key) = self.named(&one.resource, one.namespace.as_deref(), &config.default_namespace)?;
-        let looking = Looking::start(self, &config, Namespaces::only(key.namespace())).await?;
+        // What an operator for all namespaces sees of others belongs to it.
+        let only = key.namespace().filter(|_| !settings.cluster_wide);
+        let looking = Looking::start(self, &config, Namespaces::only(only)).await?;
         let looked = looking.of_kind(&kind)?.work.clone().look(Subject::Existing(key)).await?;
         let recording = Recording {
             operator,

@@ -43,9 +43,13 @@ pub(super) fn command(name: &str, version: &str, is_for_its_own_namespace: bool)
         let help = examples(&[verb]);
         command = command.mut_subcommand(verb, |verb| verb.after_help(help));
     }
-    for verb in ["run", "rbac", "manifests"] {
+    for verb in ["run", "rbac", "manifests", "plan", "record"] {
         command = command.mut_subcommand(verb, |verb| {
-            let verb = verb.mut_arg("cluster_wide", |flag| flag.hide(!is_for_its_own_namespace));
+            verb.mut_arg("cluster_wide", |flag| flag.hide(!is_for_its_own_namespace))
+        });
+    }
+    for verb in ["run", "rbac", "manifests", "plan"] {
+        command = command.mut_subcommand(verb, |verb| {
             let own = "Look at this namespace only (repeatable); the operator's own by default";
             verb.mut_arg("namespaces", |flag| if is_for_its_own_namespace { flag.help(own) } else { flag })
         });
@@ -143,6 +147,9 @@ pub(super) struct PlanSettings {
     /// Look at this namespace only (repeatable); all of them by default
     #[arg(long = "namespace", value_name = "NAME")]
     pub(super) namespaces: Vec<String>,
+    /// Look at all namespaces
+    #[arg(long, conflicts_with = "namespaces")]
+    pub(super) cluster_wide: bool,
     /// As JSON: what was seen, what was decided, and what of it would change something
     #[arg(long)]
     pub(super) json: bool,
@@ -164,6 +171,9 @@ pub(super) struct OneResource {
 pub(super) struct RecordSettings {
     #[command(flatten)]
     pub(super) one: OneResource,
+    /// Look at all namespaces
+    #[arg(long)]
+    pub(super) cluster_wide: bool,
     /// Where it goes; to the terminal by default
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
