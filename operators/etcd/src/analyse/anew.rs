@@ -174,9 +174,11 @@ pub(super) fn aftermath<'v, 'a>(view: &'v View<'a>) -> Option<Aftermath<'v, 'a>>
 /// Since when it is certain without a break that there can be no quorum again.
 pub(super) fn gone_since(view: &View<'_>, last: &EtcdClusterStatus) -> Option<Timestamp> {
     let is_being_asked = view.seen.members.is_not_asked_yet() || view.members.iter().any(is_being_asked);
+    // What was lost of the incarnation before is none of this one's.
+    let known = last.quorum_gone_since.filter(|_| last.incarnation == view.incarnation.number);
     match aftermath(view) {
-        Some(_) => last.quorum_gone_since.or(Some(view.seen.now)),
-        None if is_being_asked && view.list.is_none() => last.quorum_gone_since,
+        Some(_) => known.or(Some(view.seen.now)),
+        None if is_being_asked && view.list.is_none() => known,
         None => None,
     }
 }
