@@ -18,6 +18,7 @@ use wheelhouse::{
 use crate::{
     control_plane::ControlPlane,
     error::{Error, Result},
+    events::EventCapture,
     namespace::Namespace,
 };
 
@@ -99,6 +100,15 @@ impl Place {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
         Api::default_namespaced(self.client.clone())
+    }
+
+    /// The events about resources that are in no namespace, which are in `default`: those that there are, and from now on
+    /// every new one.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn cluster_events(&self) -> Result<EventCapture> {
+        EventCapture::start(self.client(), "default").await
     }
 
     /// Applies a resource as people write it: what they leave out is left out, and a field that is not known is refused.

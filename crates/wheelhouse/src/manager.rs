@@ -91,10 +91,11 @@ impl Manager {
         self
     }
 
-    /// Adds a kind of the operator's own.
+    /// Adds a kind of the operator's own. What `kubectl explain` says of it is the sentence above its spec, unless its type
+    /// has one (`doc`).
     #[must_use]
     pub fn crd(mut self, crd: CustomResourceDefinition) -> Self {
-        self.crds.push(crds::without_unknown_formats(crd));
+        self.crds.push(crds::described(crds::without_unknown_formats(crd)));
         self
     }
 

@@ -170,10 +170,11 @@ impl World<'_> {
     }
 
     /// What the application says. Never waits: the first read of a target is
-    /// unknown, and the resource is looked at again when the answer is there.
+    /// unknown, and the resource is looked at again when the answer is there. After an
+    /// action of the operator's own the answer of before is given once more, and asked anew.
     pub fn probe<P: Probe>(&self, probe: P) -> Known<P::Answer> {
         let look_again = self.look_again.clone();
-        self.probes.read(probe, move || look_again())
+        self.probes.read(probe, self.live.is_some(), move || look_again())
     }
 
     async fn refresh(&self, kind: &Kind, namespace: Option<&str>) -> Result<()> {

@@ -52,6 +52,21 @@ pub(crate) fn without_unknown_formats(crd: CustomResourceDefinition) -> CustomRe
     serde_json::from_value(value).unwrap_or(crd)
 }
 
+/// What a kind is, for `kubectl explain`: where its type says nothing of its own, the derive writes where it comes from,
+/// and what its spec is about is said in one sentence already.
+pub(crate) fn described(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let schemas = crd.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
+    for schema in schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()) {
+        let is_derived = |said: &String| said.starts_with("Auto-generated derived type for ");
+        let spec = schema.properties.as_ref().and_then(|properties| properties.get("spec"));
+        let sentence = spec.and_then(|spec| spec.description.clone());
+        if sentence.is_some() && schema.description.as_ref().is_none_or(is_derived) {
+            schema.description = sentence;
+        }
+    }
+    crd
+}
+
 fn forget_formats(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -157,6 +172,33 @@ mod tests {
                 "format": {"type": "string"},
             }})
         );
+    }
+
+    fn with_descriptions(of_kind: &str, of_spec: Option<&str>) -> CustomResourceDefinition {
+        let schema = json!({
+            "type": "object",
+            "description": of_kind,
+            "properties": {"spec": {"type": "object", "description": of_spec}},
+        });
+        let version =
+            json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+        serde_json::from_value(json!({"spec": {"group": "", "names": {"kind": "Page", "plural": "pages"},
+            "scope": "Namespaced", "versions": [version]}}))
+        .unwrap()
+    }
+
+    #[rstest]
+    #[case::nothing_of_its_own(
+        "Auto-generated derived type for PageSpec via `CustomResource`",
+        Some("A page."),
+        "A page."
+    )]
+    #[case::words_of_its_own("A leaf.", Some("A page."), "A leaf.")]
+    #[case::nothing_at_all("Auto-generated derived type for X", None, "Auto-generated derived type for X")]
+    fn a_kind_is_what_its_spec_is_about(#[case] said: &str, #[case] spec: Option<&str>, #[case] told: &str) {
+        let crd = described(with_descriptions(said, spec));
+        let schema = crd.spec.versions[0].schema.clone().and_then(|schema| schema.open_api_v3_schema);
+        assert_eq!(schema.and_then(|schema| schema.description).as_deref(), Some(told));
     }
 
     #[rstest]

@@ -2,7 +2,8 @@
 //!
 //! A probe never keeps a reconcile waiting. It runs apart from reconciles, at
 //! most one at a time for each target, and what it last learned is there to read.
-//! When the answer changes, the resource is looked at again.
+//! When the answer changes, the resource is looked at again. After an action of the operator's own
+//! what was learned before is asked anew, however fresh it is.
 
 use std::{
     any::Any,
@@ -47,6 +48,11 @@ pub trait Probe: Send + Sync + 'static {
         Duration::from_secs(10)
     }
 
+    /// Whether an action of the operator can change the answer. It is asked anew after each then. Default: yes.
+    fn depends_on_actions(&self) -> bool {
+        true
+    }
+
     /// Asks. `Ok(None)`: it is known not to be there. `Err`: why nobody knows.
     fn ask(&self) -> impl Future<Output = Result<Option<Self::Answer>, String>> + Send;
 }
@@ -66,6 +72,8 @@ struct Target {
     is_running: bool,
     /// Whether nobody knows, because it did not answer.
     is_unknown: bool,
+    /// Whether it was asked before something was done that may have changed the answer.
+    is_outdated: bool,
     /// Who wants to hear of a change.
     waiting: Vec<Box<dyn FnOnce() + Send>>,
 }
@@ -81,10 +89,11 @@ impl Default for Probes {
 }
 
 impl Probes {
-    /// What was last learned; asks anew in the background if that is too old.
+    /// What was last learned; asks anew in the background if that is too old, or if the operator has just acted.
     pub(crate) fn read<P: Probe>(
         self: &Arc<Self>,
         probe: P,
+        has_acted: bool,
         on_change: impl FnOnce() + Send + 'static,
     ) -> Known<P::Answer> {
         let id = format!("{} {}", std::any::type_name::<P>(), probe.target());
@@ -96,13 +105,16 @@ impl Probes {
             read: Instant::now(),
             is_running: false,
             is_unknown: false,
+            is_outdated: false,
             waiting: Vec::new(),
         });
         target.read = Instant::now();
         let known = target.known.clone();
         let fresh_for = good_for(probe.fresh_for(), target.is_unknown);
-        if !target.is_running && target.asked.is_none_or(|asked| asked.elapsed() >= fresh_for) {
-            target.is_running = true;
+        target.is_outdated |= has_acted && probe.depends_on_actions();
+        let is_due = target.is_outdated || target.asked.is_none_or(|asked| asked.elapsed() >= fresh_for);
+        if is_due && !target.is_running {
+            (target.is_running, target.is_outdated) = (true, false);
             tokio::spawn(self.clone().ask(id, probe));
         }
         if target.is_running {
@@ -172,8 +184,9 @@ impl Probes {
         };
         target.known = Arc::new(answer);
         let waiting = std::mem::take(&mut target.waiting);
+        let is_news = !says_the_same || target.is_outdated;
         drop(targets);
-        if !says_the_same {
+        if is_news {
             waiting.into_iter().for_each(|tell| tell());
         }
     }
@@ -237,9 +250,12 @@ mod tests {
         }
 
         fn read(&self, answer: Result<Option<u32>, &'static str>, hangs: bool) -> Known<u32> {
+            self.read_after(false, Counting { asked: self.asked.clone(), answer, hangs })
+        }
+
+        fn read_after<P: Probe>(&self, has_acted: bool, probe: P) -> Known<P::Answer> {
             let changed = self.changed.clone();
-            let probe = Counting { asked: self.asked.clone(), answer, hangs };
-            self.probes.read(probe, move || changed.send(()).unwrap())
+            self.probes.read(probe, has_acted, move || changed.send(()).unwrap())
         }
     }
 
@@ -250,6 +266,70 @@ mod tests {
         bench.changes.recv().await.unwrap();
         assert_eq!(bench.read(Ok(Some(7)), false).value(), Some(&7));
         assert_eq!(bench.asked.load(Ordering::SeqCst), 1, "the answer is fresh");
+    }
+
+    /// A question whose answer is good for a day.
+    struct Lasting {
+        asked: Arc<AtomicUsize>,
+        takes: Duration,
+        depends_on_actions: bool,
+    }
+
+    impl Probe for Lasting {
+        type Answer = usize;
+
+        fn target(&self) -> String {
+            "two".to_owned()
+        }
+        fn fresh_for(&self) -> Duration {
+            Duration::from_secs(24 * 3600)
+        }
+        fn depends_on_actions(&self) -> bool {
+            self.depends_on_actions
+        }
+        async fn ask(&self) -> Result<Option<usize>, String> {
+            let answer = self.asked.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(self.takes).await;
+            Ok(Some(answer))
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_learned_before_an_action_is_asked_anew_and_so_is_what_was_being_asked() {
+        for takes in [Duration::ZERO, Duration::from_millis(50)] {
+            let bench = Bench::new();
+            let answered = async || bench.probes.wait(Duration::from_secs(5)).await;
+            let lasting = || Lasting { asked: bench.asked.clone(), takes, depends_on_actions: true };
+            assert!(bench.read_after(false, lasting()).is_unknown());
+            if takes.is_zero() {
+                answered().await;
+            }
+            let known = bench.read_after(true, lasting());
+            assert_eq!(
+                known.value().copied(),
+                takes.is_zero().then_some(0),
+                "nobody waits for the new answer"
+            );
+            answered().await;
+            if !takes.is_zero() {
+                // What was under way may be of before.
+                assert_eq!(bench.read_after(false, lasting()).value(), Some(&0));
+                answered().await;
+            }
+            assert_eq!(bench.read_after(false, lasting()).value(), Some(&1));
+            assert_eq!(bench.asked.load(Ordering::SeqCst), 2, "and once only");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_no_action_changes_is_not_asked_anew() {
+        let mut bench = Bench::new();
+        let asked = bench.asked.clone();
+        let lasting = || Lasting { asked: asked.clone(), takes: Duration::ZERO, depends_on_actions: false };
+        bench.read_after(false, lasting());
+        bench.changes.recv().await.unwrap();
+        assert_eq!(bench.read_after(true, lasting()).value(), Some(&0));
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
     }
 
     #[test]
