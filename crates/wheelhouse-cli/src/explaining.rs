@@ -1,39 +1,33 @@
 //! What an operator would do, did, and why: `plan`, `explain`, `record`, `replay` and `rbac check`.
 
 mod fields;
+mod lines;
 mod looks;
+mod owned;
+mod planned;
+mod replayed;
 mod rules;
 mod running;
 mod story;
+mod whom;
 
-use std::{io::IsTerminal as _, path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use k8s_openapi::jiff::Timestamp;
-use kube::{
-    Api, Client,
-    api::DynamicObject,
-    core::{ApiResource, GroupVersionKind},
-};
+use kube::Client;
 use serde_json::Value;
 use wheelhouse_local::manifests::Manifest;
-use wheelhouse_project::Project;
 
-use crate::{operator_program::OperatorProgram, say, working::current_cluster};
-use fields::{Line, Sign};
-use running::RunningOperator;
-
-/// Which operator is asked.
-#[derive(Args)]
-pub(crate) struct Whom {
-    /// The operator's program [default: that of the project in this folder; elsewhere the operator that runs is asked]
-    #[arg(long, value_name = "PROGRAM")]
-    operator: Option<PathBuf>,
-    /// Ask the operator that runs in the cluster, also in a project
-    #[arg(long, conflicts_with = "operator")]
-    running: bool,
-}
+use crate::{current_cluster, ended, say};
+use lines::Paint;
+use replayed::Replayed;
+use running::{Kinds, RunningOperator};
+use whom::{Here, Whom};
 
 /// How something is printed.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -47,7 +41,7 @@ pub(crate) enum Output {
 /// What `plan` takes.
 #[derive(Args)]
 pub(crate) struct Plan {
-    /// The resources, as YAML or JSON
+    /// The resources, as YAML or JSON; `-` for what is piped in
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
@@ -55,7 +49,7 @@ pub(crate) struct Plan {
     /// How it is printed
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
-    /// End with the exit code 2 if something would change, and with 0 only if nothing would
+    /// End with the exit code 3 if something would change, and with 0 only if nothing would
     #[arg(long)]
     exit_code: bool,
 }
@@ -63,7 +57,7 @@ pub(crate) struct Plan {
 /// What `explain` takes.
 #[derive(Args)]
 pub(crate) struct Explain {
-    /// The kind, its plural or its short name
+    /// The kind, its plural or its short name; with its group, as in pages.app.example.com, if there are several
     kind: String,
     /// The resource's name
     name: String,
@@ -85,9 +79,9 @@ pub(crate) struct Record {
     /// Its namespace [default: that of the kubeconfig]
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
-    /// Where it goes [default: to the terminal]
+    /// The file that it goes into, as JSON [default: to the terminal]
     #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    file: Option<PathBuf>,
     #[command(flatten)]
     whom: Whom,
 }
@@ -97,9 +91,11 @@ pub(crate) struct Record {
 pub(crate) struct Replay {
     /// What `record` wrote
     file: PathBuf,
-    /// The operator's program [default: that of the project in this folder]
-    #[arg(long, value_name = "PROGRAM")]
-    operator: Option<PathBuf>,
+    #[command(flatten)]
+    here: Here,
+    /// How it is printed
+    #[arg(short, long, value_enum, default_value = "text")]
+    output: Output,
 }
 
 /// The verbs of `wheelhouse rbac`.
@@ -111,213 +107,93 @@ Examples:
   wheelhouse rbac check
   wheelhouse rbac check --operator target/debug/gordon-operator
 
-The exit code is 2 if something is missing or superfluous.")]
+Looked at are its roles, what binds them, and what else binds its ServiceAccount by name; not
+what everybody in a group may do. The exit code is 3 if something is missing or superfluous.")]
     Check {
-        /// The operator's program [default: that of the project in this folder]
-        #[arg(long, value_name = "PROGRAM")]
-        operator: Option<PathBuf>,
+        #[command(flatten)]
+        here: Here,
         /// How it is printed
         #[arg(short, long, value_enum, default_value = "text")]
         output: Output,
     },
 }
 
-/// The program to ask, if one is at hand.
-fn program(operator: Option<PathBuf>) -> Result<OperatorProgram> {
-    match operator {
-        Some(path) => Ok(OperatorProgram::Binary(path)),
-        None => {
-            let found = Project::find(&PathBuf::from("."));
-            let (folder, _) =
-                found.context("which operator? Say its program with --operator, or go into its project")?;
-            Ok(OperatorProgram::Project(folder))
-        }
-    }
+/// What an operator would do about a resource, and which operator that is.
+struct Looked {
+    operator: String,
+    answer: Value,
 }
 
-impl Whom {
-    /// The program that is at hand; none if the operator that runs is to be asked.
-    fn program(self) -> Option<OperatorProgram> {
-        match (self.running, self.operator) {
-            (true, _) => None,
-            (false, Some(path)) => Some(OperatorProgram::Binary(path)),
-            (false, None) => {
-                Project::find(&PathBuf::from(".")).ok().map(|(folder, _)| OperatorProgram::Project(folder))
-            }
-        }
+impl Looked {
+    /// All that an operator printed.
+    fn all(operator: &str, printed: &str) -> Result<Vec<Self>> {
+        let answers: Vec<Value> =
+            serde_json::from_str(printed).context("what the operator answered is no plan")?;
+        Ok(answers.into_iter().map(|answer| Self { operator: operator.to_owned(), answer }).collect())
     }
 }
 
 /// Says what would be done about the resources in a file.
 pub(crate) async fn plan(plan: Plan) -> Result<ExitCode> {
-    let content = std::fs::read_to_string(&plan.file)
-        .with_context(|| format!("cannot read {}", plan.file.display()))?;
-    let client = current_cluster().await?;
-    let printed = match plan.whom.program() {
+    let program = plan.whom.program()?;
+    // What is piped in can be read once, and the operator's program reads it itself.
+    let content = match &program {
+        Some(_) if whom::is_piped_in(&plan.file) => String::new(),
+        _ => read(&plan.file)?,
+    };
+    let client = current_cluster::client().await?;
+    let (printed, looked) = match &program {
         Some(program) => {
-            let file = plan.file.to_string_lossy();
-            program.prints(&["plan", "--json", "-f", &file]).await?
+            let printed = whom::printed_about(program, &plan.file).await?;
+            let looked = Looked::all(&whom::name_of(program).await?, &printed)?;
+            (printed, looked)
         }
         None => {
             let manifests = Manifest::read_all(&plan.file, &content)?;
             if manifests.is_empty() {
-                bail!("{} has no resource", plan.file.display());
+                bail!("{} has no resource", whom::called(&plan.file));
             }
-            planned_by_who_runs(&client, &manifests).await?
+            let looked = planned_by_who_runs(&client, &manifests).await?;
+            let answers: Vec<_> = looked.iter().map(|one| &one.answer).collect();
+            (serde_json::to_string_pretty(&answers)?, looked)
         }
     };
-    let looked: Vec<Value> =
-        serde_json::from_str(&printed).context("what the operator answered is no plan")?;
     match plan.output {
         Output::Json => say(printed.trim_end())?,
         Output::Text => {
-            for one in &looked {
-                show_plan(&client, one).await?;
+            let paint = Paint::for_the_terminal();
+            for Looked { operator, answer } in &looked {
+                // First all that has to be read: half a plan looks like a whole one.
+                let lines = planned::shown(&client, operator, answer).await?;
+                say(format_args!("{} {}", text(answer, "/controller"), text(answer, "/key")))?;
+                lines.iter().try_for_each(|line| say(paint.line(line)))?;
             }
         }
     }
-    let would_change = looked.iter().any(|one| !list(one, "/would").is_empty());
-    Ok(if plan.exit_code && would_change { ExitCode::from(2) } else { ExitCode::SUCCESS })
+    let would_change = looked.iter().any(|one| !list(&one.answer, "/would").is_empty());
+    Ok(ended(!(plan.exit_code && would_change)))
 }
 
-/// What the operators that run would do about these resources, each about those in the namespaces that it looks after.
-async fn planned_by_who_runs(client: &Client, manifests: &[Manifest]) -> Result<String> {
-    let default = client.default_namespace();
-    let mut asked: Vec<(String, Vec<Manifest>)> = Vec::new();
-    for manifest in manifests {
-        let namespace = manifest.object.pointer("/metadata/namespace").and_then(Value::as_str);
-        let namespace = namespace.unwrap_or(default);
-        match asked.iter_mut().find(|(known, _)| known == namespace) {
-            Some((_, theirs)) => theirs.push(manifest.clone()),
-            None => asked.push((namespace.to_owned(), vec![manifest.clone()])),
-        }
-    }
-    let mut looked: Vec<Value> = Vec::new();
-    for (namespace, theirs) in &asked {
-        let Some(first) = theirs.first() else { continue };
-        let operator = RunningOperator::of(client, first.kind(), namespace).await?;
-        let file = operator.in_namespaces(theirs, default);
-        let arguments: Vec<_> = ["plan", "--json", "-f", "-"].into_iter().chain(operator.scope()).collect();
-        let printed = operator.prints(client, &arguments, Some(&file)).await?;
-        let more: Vec<Value> =
-            serde_json::from_str(&printed).context("what the operator answered is no plan")?;
-        looked.extend(more);
-    }
-    Ok(serde_json::to_string_pretty(&looked)?)
-}
-
-async fn show_plan(client: &Client, looked: &Value) -> Result<()> {
-    let paint = Paint::for_the_terminal();
-    let key = looked.get("key").and_then(Value::as_str).unwrap_or_default();
-    let namespace = key.split_once('/').map(|(namespace, _)| namespace);
-    say(format_args!("{} {key}", text(looked, "/controller")))?;
-    let would: Vec<_> = list(looked, "/would").iter().filter_map(Value::as_str).collect();
-    let words = list(looked, "/words");
-    let mut others = 0;
-    for (number, planned) in list(looked, "/plan/steps").iter().enumerate() {
-        let Some((what, step)) =
-            planned.get("step").and_then(Value::as_object).and_then(|step| step.iter().next())
-        else {
-            continue;
-        };
-        let lines = match what.as_str() {
-            "apply" | "applyForeign" | "create" => object_lines(client, step, namespace).await?,
-            "delete" | "evict" => vec![Line::object(Sign::Removed, &reference(step.get("target")))],
-            "update" => {
-                let mut lines = vec![Line::object(Sign::Changed, &reference(step.get("target")))];
-                lines.extend(fields::mentioned(step.get("fields").unwrap_or(&Value::Null)));
-                lines
-            }
-            other => match words.get(number).and_then(Value::as_str) {
-                Some(words) if !would.contains(&words) => Vec::new(),
-                Some(words) => vec![Line::object(Sign::Action, words)],
-                None => vec![Line::action(other, step)],
-            },
-        };
-        if lines.is_empty() {
-            others += 1;
-            continue;
-        }
-        for line in lines {
-            say(paint.line(&line))?;
-        }
-        say(format_args!("      because {}", text(planned, "/because")))?;
-    }
-    if let Some(status) = looked.pointer("/plan/status") {
-        let before = status_before(looked).unwrap_or(&Value::Null);
-        let changed = fields::difference(status, before);
-        if !changed.is_empty() {
-            say(paint.line(&Line::heading("status")))?;
-            for line in changed {
-                say(paint.line(&line))?;
-            }
-        }
-    }
-    for event in list(looked, "/plan/events") {
-        say(format_args!(
-            "  event {} {}: {}",
-            text(event, "/kind"),
-            text(event, "/reason"),
-            text(event, "/note")
-        ))?;
-    }
-    if others > 0 {
-        say(format_args!("  and {others} more that are as they are to be"))?;
-    }
-    match would.is_empty() {
-        true => say("  nothing would change"),
-        false => say(format_args!("  would {}", would.join(", "))),
-    }
-}
-
-/// The status of the resource that was looked at: whatever its observation calls it, it is of that name and of a kind.
-fn status_before(looked: &Value) -> Option<&Value> {
-    let name = text(looked, "/key").rsplit('/').next()?;
-    let fields = looked.get("observation")?.as_object()?;
-    let resource = fields.values().find(|value| {
-        value.get("apiVersion").is_some()
-            && value.get("kind").is_some()
-            && text(value, "/metadata/name") == name
-    });
-    resource?.get("status")
-}
-
-/// An object that is to be so, beside the one that is there; nothing if it is so.
-async fn object_lines(client: &Client, step: &Value, namespace: Option<&str>) -> Result<Vec<Line>> {
-    let kind = GroupVersionKind::gvk(
-        text(step, "/kind/group"),
-        text(step, "/kind/version"),
-        text(step, "/kind/kind"),
-    );
-    let resource = ApiResource::from_gvk_with_plural(&kind, text(step, "/kind/plural"));
-    let content = step.get("content").cloned().unwrap_or_default();
-    let name = text(&content, "/metadata/name").to_owned();
-    let namespace = content.pointer("/metadata/namespace").and_then(Value::as_str).or(namespace);
-    let api: Api<DynamicObject> = match namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
+/// The text of a file, or what is piped in.
+fn read(file: &Path) -> Result<String> {
+    let read = match whom::is_piped_in(file) {
+        true => std::io::read_to_string(std::io::stdin()),
+        false => std::fs::read_to_string(file),
     };
-    let there = api.get_opt(&name).await.ok().flatten().and_then(|object| serde_json::to_value(object).ok());
-    let title = format!("{} {name}", kind.kind);
-    Ok(match there {
-        None => {
-            let mut lines = vec![Line::object(Sign::Added, &title)];
-            lines.extend(fields::in_short(fields::mentioned(&content)));
-            lines
-        }
-        Some(there) => {
-            let mut lines = fields::difference(&content, &there);
-            if !lines.is_empty() {
-                lines.insert(0, Line::object(Sign::Changed, &title));
-            }
-            lines
-        }
-    })
+    read.with_context(|| format!("cannot read {}", whom::called(file)))
 }
 
-fn reference(target: Option<&Value>) -> String {
-    let target = target.unwrap_or(&Value::Null);
-    format!("{} {}", text(target, "/kind/kind"), text(target, "/name"))
+/// What the operators that run would do about these resources, each about its own.
+async fn planned_by_who_runs(client: &Client, manifests: &[Manifest]) -> Result<Vec<Looked>> {
+    let kinds = Kinds::of(client).await?;
+    let mut looked = Vec::new();
+    for question in kinds.questions(manifests, client.default_namespace())? {
+        let operator = RunningOperator::of(client, question.kind, question.namespace.as_deref()).await?;
+        let arguments: Vec<_> = ["plan", "--json", "-f", "-"].into_iter().chain(operator.scope()).collect();
+        let printed = operator.prints(client, &arguments, Some(&question.text())).await?;
+        looked.extend(Looked::all(&operator.name, &printed)?);
+    }
+    Ok(looked)
 }
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
@@ -328,35 +204,14 @@ fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
     value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Colours, where somebody looks at them.
-struct Paint {
-    is_wanted: bool,
-}
-
-impl Paint {
-    fn for_the_terminal() -> Self {
-        let is_wanted = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        Self { is_wanted }
-    }
-
-    fn line(&self, line: &Line) -> String {
-        let code = match line.sign {
-            _ if !self.is_wanted => return line.text(),
-            Sign::Added => "32",
-            Sign::Changed => "33",
-            Sign::Removed => "31",
-            Sign::Action => "36",
-            Sign::None => return line.text(),
-        };
-        format!("\x1b[{code}m{}\x1b[0m", line.text())
-    }
-}
-
 /// Says what was seen and decided about a resource lately, and what it waits for.
 pub(crate) async fn explain(explain: Explain) -> Result<()> {
-    let client = current_cluster().await?;
+    let client = current_cluster::client().await?;
     let namespace = explain.namespace.unwrap_or_else(|| client.default_namespace().to_owned());
-    let operator = RunningOperator::of(&client, &explain.kind, &namespace).await?;
+    let kinds = Kinds::of(&client).await?;
+    let operator = RunningOperator::of(&client, kinds.called(&explain.kind)?, Some(&namespace)).await?;
+    // Of what is not there, an operator knows no decision either, and that reads as if it had made none yet.
+    let object = operator.resource(&client, &explain.name, &namespace).await?;
     let resource = format!("{}/{}", operator.kind, explain.name);
     let arguments = ["decisions", &resource, "-n", &namespace, "--url", "http://127.0.0.1:8080", "--json"];
     let printed = operator.prints(&client, &arguments, None).await?;
@@ -365,32 +220,36 @@ pub(crate) async fn explain(explain: Explain) -> Result<()> {
     }
     let decisions: Vec<Value> =
         serde_json::from_str(&printed).context("what the operator answered are no decisions")?;
-    say(format_args!("{resource} in {namespace}, looked after by {}", operator.name))?;
-    for line in story::told(&decisions) {
-        say(line)?;
-    }
+    let place = operator.place(&namespace).map_or_else(String::new, |namespace| format!(" in {namespace}"));
+    say(format_args!("{resource}{place}, looked after by {}", operator.name))?;
+    explained(&decisions, &object, Timestamp::now()).iter().try_for_each(say)
+}
+
+/// What was decided about a resource, and what it waits for.
+fn explained(decisions: &[Value], object: &Value, now: Timestamp) -> Vec<String> {
+    let mut lines = story::told(decisions);
     if decisions.is_empty() {
-        say("no decisions yet")?;
+        lines.push("no decisions yet".to_owned());
     }
-    let object = operator.resource(&client, &explain.name, &namespace).await?;
-    for line in story::waiting(&object, Timestamp::now()) {
-        say(line)?;
-    }
-    Ok(())
+    lines.extend(story::waiting(object, now));
+    lines
 }
 
 /// Writes down what is seen and decided about a resource now.
 pub(crate) async fn record(record: Record) -> Result<()> {
-    let client = current_cluster().await?;
+    let program = record.whom.program()?;
+    let client = current_cluster::client().await?;
     let namespace = record.namespace.unwrap_or_else(|| client.default_namespace().to_owned());
     let arguments = |kind: &str| [format!("{kind}/{}", record.name), "-n".to_owned(), namespace.clone()];
-    let printed = match record.whom.program() {
+    let printed = match program {
         Some(program) => {
             let [resource, flag, namespace] = arguments(&record.kind);
             program.prints(&["record", &resource, &flag, &namespace]).await?
         }
         None => {
-            let operator = RunningOperator::of(&client, &record.kind, &namespace).await?;
+            let kinds = Kinds::of(&client).await?;
+            let operator =
+                RunningOperator::of(&client, kinds.called(&record.kind)?, Some(&namespace)).await?;
             let [resource, flag, namespace] = arguments(&operator.kind);
             let arguments: Vec<_> = ["record", resource.as_str(), &flag, &namespace]
                 .into_iter()
@@ -399,7 +258,7 @@ pub(crate) async fn record(record: Record) -> Result<()> {
             operator.prints(&client, &arguments, None).await?
         }
     };
-    match record.output {
+    match record.file {
         None => say(printed.trim_end()),
         Some(path) => {
             std::fs::write(&path, printed).with_context(|| format!("cannot write {}", path.display()))?;
@@ -413,17 +272,20 @@ pub(crate) async fn record(record: Record) -> Result<()> {
 }
 
 /// Decides again on what was recorded.
-pub(crate) async fn replay(replay: Replay) -> Result<()> {
-    let file = replay.file.to_string_lossy();
-    let printed = program(replay.operator)?.prints(&["replay", &file]).await?;
-    say(printed.trim_end())
+pub(crate) async fn replay(replay: Replay) -> Result<ExitCode> {
+    let replayed = Replayed::by(&replay.here.program()?, &replay.file).await?;
+    match replay.output {
+        Output::Text => say(&replayed)?,
+        Output::Json => say(serde_json::to_string_pretty(&replayed)?)?,
+    }
+    Ok(ended(replayed.differences.is_empty()))
 }
 
 /// Compares what the operator may do with what it needs.
 pub(crate) async fn rbac(verb: Rbac) -> Result<ExitCode> {
-    let Rbac::Check { operator, output } = verb;
-    let program = program(operator)?;
-    let client = current_cluster().await?;
+    let Rbac::Check { here, output } = verb;
+    let program = here.program()?;
+    let client = current_cluster::client().await?;
     let differences = rules::check(&client, &program).await?;
     match output {
         Output::Json => say(serde_json::to_string_pretty(&differences)?)?,
@@ -432,5 +294,25 @@ pub(crate) async fn rbac(verb: Rbac) -> Result<ExitCode> {
         }
         Output::Text => differences.iter().try_for_each(say)?,
     }
-    Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(2) })
+    Ok(ended(differences.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_resource_about_which_nothing_was_decided_may_wait_all_the_same() {
+        let since = "2026-01-02T03:04:05Z";
+        let condition = json!({"type": "Ready", "status": "False", "reason": "Deploying", "message": "0 of 1 pods are ready",
+            "lastTransitionTime": since});
+        let object = json!({"metadata": {"name": "one"}, "status": {"conditions": [condition]}});
+        let now: Timestamp = "2026-01-02T03:05:05Z".parse().unwrap();
+        insta::assert_snapshot!(explained(&[], &object, now).join("\n"), @r"
+        no decisions yet
+        Ready is False, for 1m0s already: 0 of 1 pods are ready (Deploying)
+        ");
+    }
 }

@@ -19,7 +19,7 @@ use wheelhouse_local::{
     progress::tell,
 };
 
-use crate::say;
+use crate::{nobody_reads, say};
 
 const DEFAULT_NAME: &str = "dev";
 
@@ -332,7 +332,10 @@ async fn logs(path: &std::path::Path, follow: bool) -> Result<()> {
     let mut file =
         std::fs::File::open(path).with_context(|| format!("cannot open the log {}", path.display()))?;
     loop {
-        std::io::copy(&mut file, &mut std::io::stdout().lock())?;
+        match std::io::copy(&mut file, &mut std::io::stdout().lock()) {
+            Err(error) if nobody_reads(&error) => return Ok(()),
+            copied => copied.map(drop).context("cannot print")?,
+        }
         if !follow {
             return Ok(());
         }

@@ -10,25 +10,23 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use kube::Client;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use serde_json::{Value, json};
 use tokio::process::Child;
-use wheelhouse_local::{
-    Cluster, Progress,
-    demo::wait_until_available,
-    images::Image,
-    kubeconfig::{self, UserKubeconfig},
-    manifests::Manifest,
-};
+use wheelhouse_local::{Progress, demo::wait_until_available, images::Image, manifests::Manifest};
 use wheelhouse_project::Project;
 
 pub(crate) use undeploy::undeploy;
 
-use crate::{local::interruption, operator_program::OperatorProgram, say};
+use crate::{
+    current_cluster,
+    local::interruption,
+    operator_program::{OperatorProgram, check_cargo, start_cargo},
+    say,
+};
 
 /// Which build of its image a pod was made for: a new one has the name of the old one.
 const BUILD: &str = "wheelhouse.dev/build";
@@ -81,9 +79,9 @@ pub(crate) struct Deploy {
 
 /// Registers the kinds in the current cluster, and nothing else.
 pub(crate) async fn install(which: Which) -> Result<()> {
-    let (folder, _) = Project::find(&which.project)?;
-    let client = current_cluster().await?;
-    let printed = OperatorProgram::of_project(&folder).prints(&["crds"]).await?;
+    let (folder, project) = Project::find(&which.project)?;
+    let client = current_cluster::client().await?;
+    let printed = OperatorProgram::of_project(&folder, &project).prints(&["crds"]).await?;
     for manifest in Manifest::read_all(Path::new("crds"), &printed)? {
         manifest.apply(&client).await?;
         say(format_args!("registered {}", manifest.name()))?;
@@ -94,28 +92,25 @@ pub(crate) async fn install(which: Which) -> Result<()> {
 /// Runs the project's tests.
 pub(crate) async fn test(test: Test) -> Result<ExitCode> {
     let (folder, _) = Project::find(&test.which.project)?;
-    let status = tokio::process::Command::new("cargo")
-        .args(["test", "--manifest-path"])
-        .arg(folder.join("Cargo.toml"))
-        .args(&test.arguments)
-        .status()
-        .await
-        .context("cannot run cargo: is Rust installed?")?;
+    let mut cargo = tokio::process::Command::new("cargo");
+    cargo.args(["test", "--manifest-path"]).arg(folder.join("Cargo.toml")).args(&test.arguments);
+    let status = start_cargo(&mut cargo, &folder)?.wait().await.context("cannot wait for cargo to end")?;
     Ok(exit_code(status))
 }
 
 /// Runs the operator from here, against the current cluster.
 pub(crate) async fn run(run: Run) -> Result<ExitCode> {
-    let (folder, _) = Project::find(&run.which.project)?;
-    current_cluster().await?;
+    let (folder, project) = Project::find(&run.which.project)?;
+    current_cluster::client().await?;
+    let program = OperatorProgram::of_project(&folder, &project);
     let mut arguments = run.arguments;
     if !says(&arguments, "--webhook-url") {
-        arguments.extend(where_webhooks_are(&folder).await?);
+        arguments.extend(where_webhooks_are(&program).await?);
     }
     let mut stop = std::pin::pin!(interruption()?);
     loop {
         let sources = newest_change(&folder);
-        let mut child = start(&folder, &arguments)?;
+        let mut child = start(&program, &arguments)?;
         let outcome = tokio::select! {
             () = &mut stop => Outcome::Stopped,
             status = child.wait() => Outcome::Ended(status?),
@@ -153,14 +148,13 @@ fn exit_code(status: ExitStatus) -> ExitCode {
 }
 
 /// In a process group of its own: a Ctrl-C at the terminal is for us, and we end it as Kubernetes would.
-fn start(folder: &Path, arguments: &[String]) -> Result<Child> {
+fn start(program: &OperatorProgram, arguments: &[String]) -> Result<Child> {
     let mut all = vec!["run", "--install-crds", "--no-leader-election", "--listen", "127.0.0.1:8080"];
     if says(arguments, "--listen") {
         all.truncate(3);
     }
     all.extend(arguments.iter().map(String::as_str));
-    let mut command = OperatorProgram::of_project(folder).command(&all);
-    command.process_group(0).kill_on_drop(true).spawn().context("cannot run cargo: is Rust installed?")
+    program.start(program.command(&all).process_group(0).kill_on_drop(true))
 }
 
 fn says(arguments: &[String], flag: &str) -> bool {
@@ -169,11 +163,11 @@ fn says(arguments: &[String], flag: &str) -> bool {
 
 /// How the API server finds the webhooks of an operator that runs here: there is no Service in front of it. A local cluster
 /// reaches this machine; of another one nobody knows, and it would refuse whatever the webhooks are to be asked about.
-async fn where_webhooks_are(folder: &Path) -> Result<Vec<String>> {
-    if local_cluster()?.is_some() {
+async fn where_webhooks_are(program: &OperatorProgram) -> Result<Vec<String>> {
+    if current_cluster::local()?.is_some() {
         return Ok(vec!["--webhook-url".to_owned(), "self".to_owned()]);
     }
-    let printed = OperatorProgram::of_project(folder).prints(&["manifests"]).await?;
+    let printed = program.prints(&["manifests"]).await?;
     let manifests = Manifest::read_all(Path::new("manifests"), &printed)?;
     // Only an operator with webhooks has one.
     if manifests.iter().any(|manifest| manifest.kind() == "Service") {
@@ -221,12 +215,14 @@ fn newest_change(folder: &Path) -> Option<SystemTime> {
 /// Builds the image and installs the operator into the current cluster.
 pub(crate) async fn deploy(deploy: Deploy) -> Result<()> {
     let (folder, project) = Project::find(&deploy.which.project)?;
-    let client = current_cluster().await?;
-    let program = OperatorProgram::of_project(&folder);
+    let client = current_cluster::client().await?;
+    let program = OperatorProgram::of_project(&folder, &project);
     let progress = Progress::shown();
-    let local = local_cluster()?;
+    let local = current_cluster::local()?;
     let version = version_of(&folder)?;
     let image = Image::of_package(&project.operator(), &folder, &version);
+    // The image is made with it, too, but says so in other words.
+    check_cargo(&folder).await?;
     let registry = deploy.registry.or_else(|| project.images.clone().filter(|_| local.is_none()));
     let (archive, registry) = match (&registry, &local) {
         (Some(registry), _) => (image.push(registry, &progress).await?, Some(registry)),
@@ -256,7 +252,12 @@ pub(crate) async fn deploy(deploy: Deploy) -> Result<()> {
     wait_until_available(&client, &manifests).await?;
     stage.done();
     progress.clear();
-    say(format_args!("{} runs ({reference}){}", project.operator(), next(&folder)))
+    say(deployed(&project.operator(), &reference, &folder))
+}
+
+/// What `deploy` says in the end.
+fn deployed(operator: &str, reference: &str, folder: &Path) -> String {
+    format!("{operator} runs ({reference}){}", next(folder))
 }
 
 /// What one does next: applies the samples. In their folder is a list of them, which is for kustomize only.
@@ -291,26 +292,6 @@ fn name_build(deployment: &mut Value, build: &str, is_in_a_registry: bool) {
     }
 }
 
-/// A client of the cluster that the user's kubeconfig selects.
-pub(crate) async fn current_cluster() -> Result<Client> {
-    let kubeconfig = UserKubeconfig::locate();
-    if !kubeconfig.path().exists() {
-        bail!(
-            "there is no cluster to talk to: {} is not there. `wheelhouse local up` makes one",
-            kubeconfig.path().display()
-        );
-    }
-    Ok(wheelhouse_local::cluster::client(kubeconfig.path()).await?)
-}
-
-/// The local cluster that the user's kubeconfig selects, if it is one.
-fn local_cluster() -> Result<Option<Cluster>> {
-    let selected = UserKubeconfig::locate().current_context();
-    let names = Cluster::names()?;
-    let name = names.iter().find(|name| Some(kubeconfig::context(name)) == selected);
-    Ok(name.map(|name| Cluster::open(name)).transpose()?)
-}
-
 /// The version in a package's `Cargo.toml`.
 pub(crate) fn version_of(folder: &Path) -> Result<String> {
     let path = folder.join("Cargo.toml");
@@ -338,12 +319,16 @@ mod tests {
     fn samples_are_applied_with_the_list_of_them_where_there_is_one() {
         let project = tempfile::tempdir().unwrap();
         let samples = project.path().join("config/samples");
-        let said = || next(project.path()).replace(&project.path().display().to_string(), "HERE");
-        assert_eq!(said(), "");
+        let said = || {
+            let said = deployed("shop-operator", "wheelhouse.dev/shop-operator:0.1.0", project.path());
+            said.replace(&project.path().display().to_string(), "HERE")
+        };
+        let runs = "shop-operator runs (wheelhouse.dev/shop-operator:0.1.0)";
+        assert_eq!(said(), runs);
         std::fs::create_dir_all(&samples).unwrap();
-        assert_eq!(said(), ". Next: `kubectl apply -f HERE/config/samples`");
+        assert_eq!(said(), format!("{runs}. Next: `kubectl apply -f HERE/config/samples`"));
         std::fs::write(samples.join("kustomization.yaml"), "").unwrap();
-        assert_eq!(said(), ". Next: `kubectl apply -k HERE/config/samples`");
+        assert_eq!(said(), format!("{runs}. Next: `kubectl apply -k HERE/config/samples`"));
     }
 
     #[test]

@@ -51,6 +51,24 @@ fn an_example_is_what_its_code_says(#[case] name: &str, #[case] manager: Manager
     assert_eq!(said, registered, "wheelhouse.toml says something else than the code");
 }
 
+/// What generators of the talks left in their files, and nobody reads.
+#[test]
+fn no_manifest_says_what_only_an_api_server_knows_or_who_made_it() {
+    let mut seen = 0;
+    for example in std::fs::read_dir(tree().join("examples")).unwrap().flatten() {
+        for folder in ["config/crds", "config/rbac", "config/samples", "deploy"] {
+            for file in std::fs::read_dir(example.path().join(folder)).into_iter().flatten().flatten() {
+                let text = std::fs::read_to_string(file.path()).unwrap();
+                for left in ["creationTimestamp: null", "\nstatus:", "controller-tools.k8s.io"] {
+                    assert!(!text.contains(left), "{} has {left}", file.path().display());
+                }
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 30, "the examples have more than {seen} manifests");
+}
+
 fn versions(names: &[String]) -> Vec<String> {
     let mut names = names.to_vec();
     names.sort();

@@ -43,6 +43,7 @@ pub const REGISTRY: &str = "wheelhouse.dev";
 /// the versions of these.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+const BUILDAH: &str = "buildah";
 const CONTAINERFILE: &str = "Containerfile";
 /// That of every image of one static binary: the same file that lies in `images/`.
 const PROGRAM_CONTAINERFILE: &str = include_str!("../../../images/Containerfile");
@@ -144,6 +145,10 @@ impl Image {
 
     /// The archive of the image as it is now; built if the cache does not have it.
     pub async fn ensure(&self, progress: &Progress) -> Result<PathBuf> {
+        if let Content::Program(..) = self.content {
+            // Which image it is only its binary says: whoever cannot make one of that is not to wait until it is compiled.
+            check_tools(self.tools())?;
+        }
         let _lock = Lock::in_cache("images", |holder| {
             progress.line(format!("process {holder} is building images; waiting for it"));
         })
@@ -152,7 +157,7 @@ impl Image {
         let key = input::key(&inputs, &self.basis());
         let archive = folders::cache().join("images").join(format!("{}-{key}.tar", self.name));
         if !is_intact(&archive) {
-            check_tools()?;
+            check_tools(self.tools())?;
             check_room()?;
             remove_partials()?;
             if let Content::GoProgram(program) = &self.content {
@@ -171,7 +176,7 @@ impl Image {
     /// Puts the image into a registry, under the name that [`Self::reference_in`] gives; its archive.
     pub async fn push(&self, registry: &str, progress: &Progress) -> Result<PathBuf> {
         let archive = self.ensure(progress).await?;
-        check_tools()?;
+        check_tools(&[BUILDAH])?;
         let _lock = Lock::in_cache("images", |_| {}).await?;
         let stage = progress.stage(format!("pushing {}", self.reference_in(registry)));
         let pushed = push_archive(&archive, &self.reference_in(registry)).await;
@@ -179,6 +184,15 @@ impl Image {
         pushed?;
         stage.done();
         Ok(archive)
+    }
+
+    /// The programs that it is made with.
+    fn tools(&self) -> &'static [&'static str] {
+        match self.content {
+            Content::Folder(_) | Content::GoProgram(_) => &[BUILDAH, "mmdebstrap"],
+            // It is built on nothing.
+            Content::Program(..) => &[BUILDAH],
+        }
     }
 
     /// What the image is built on and for, as opposed to what it is made of.
@@ -356,7 +370,7 @@ fn is_on_this_machine(reference: &str) -> bool {
 /// Buildah with a storage of our own, apart from the user's.
 fn buildah(doing: &str) -> Call {
     let storage = storage();
-    Call::new(doing, "buildah")
+    Call::new(doing, BUILDAH)
         .arg("--root")
         .arg(storage.join("root"))
         .arg("--runroot")
@@ -373,19 +387,25 @@ async fn clear_storage() -> Result<()> {
     folders::remove_folder(&storage())
 }
 
-fn check_tools() -> Result<()> {
-    let missing: Vec<_> = ["buildah", "mmdebstrap"].into_iter().filter(|tool| !is_installed(tool)).collect();
+fn check_tools(tools: &[&str]) -> Result<()> {
+    let missing = problems(tools, is_installed, nix::unistd::geteuid().is_root());
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Preflight { goal: "building images".to_owned(), missing })
+}
+
+/// Why no image can be made here, each with the remedy.
+fn problems(tools: &[&str], is_installed: impl Fn(&str) -> bool, is_root: bool) -> Vec<String> {
+    let missing: Vec<_> = tools.iter().copied().filter(|tool| !is_installed(tool)).collect();
     let mut problems = Vec::new();
     if !missing.is_empty() {
         problems.push(format!("install what is missing with `apt-get install -y {}`", missing.join(" ")));
     }
-    if !nix::unistd::geteuid().is_root() {
+    if !is_root {
         problems.push("building needs root: run it with sudo".to_owned());
     }
-    if problems.is_empty() {
-        return Ok(());
-    }
-    Err(Error::Preflight { goal: "building images".to_owned(), missing: problems })
+    problems
 }
 
 fn check_room() -> Result<()> {
@@ -465,6 +485,16 @@ mod tests {
             ],
             called
         );
+    }
+
+    #[test]
+    fn only_what_is_built_on_debian_needs_what_makes_that() {
+        let program = Image::of_package("shop-operator", Path::new("shop"), "0.1.0");
+        let bare = |image: &Image| problems(image.tools(), |_| false, true);
+        let install = |tools| vec![format!("install what is missing with `apt-get install -y {tools}`")];
+        assert_eq!((install("buildah"), install("buildah mmdebstrap")), (bare(&program), bare(&image())));
+        let no_root = problems(program.tools(), |tool| tool == "buildah", false);
+        assert_eq!(vec!["building needs root: run it with sudo"], no_root);
     }
 
     #[test]

@@ -21,7 +21,8 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Reads all objects of a YAML text; `origin` names it in errors.
+    /// Reads all objects of a YAML text, also those in lists, as `kubectl get -o yaml` prints them; `origin` names it in
+    /// errors.
     pub fn read_all(origin: &std::path::Path, yaml: &str) -> Result<Vec<Self>> {
         let malformed = |problem: String| Error::Malformed {
             path: origin.to_owned(),
@@ -32,6 +33,7 @@ impl Manifest {
             serde_saphyr::from_multiple(yaml).map_err(|error| malformed(error.to_string()))?;
         documents
             .into_iter()
+            .flat_map(listed)
             .filter(|document| !document.is_null())
             .map(|object| {
                 let manifest = Self { object };
@@ -128,6 +130,16 @@ impl Manifest {
     }
 }
 
+/// The objects of a list, which has no name itself; or the one that is none.
+fn listed(document: Value) -> Vec<Value> {
+    match document.get("items").and_then(Value::as_array) {
+        Some(items) if document.pointer("/metadata/name").is_none() => {
+            items.iter().cloned().flat_map(listed).collect()
+        }
+        _ => vec![document],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -143,6 +155,18 @@ mod tests {
         .unwrap();
         let read: Vec<_> = read.iter().map(|each| (each.kind(), each.name(), each.namespace())).collect();
         assert_eq!(vec![("A", "one", "default"), ("B", "two", "there")], read);
+    }
+
+    #[test]
+    fn what_is_in_a_list_is_read_as_if_it_stood_alone() {
+        let text = "apiVersion: v1\nkind: List\nmetadata: {resourceVersion: ''}\nitems:\n- {kind: A, metadata: {name: one}}\n\
+                    - {kind: B, metadata: {name: two}}\n---\nkind: C\nmetadata: {name: three}\nitems: [own]\n";
+        let read = Manifest::read_all(Path::new("x.yaml"), text).unwrap();
+        let read: Vec<_> = read.iter().map(|each| (each.kind(), each.name())).collect();
+        assert_eq!(vec![("A", "one"), ("B", "two"), ("C", "three")], read);
+        let refused = Manifest::read_all(Path::new("x.yaml"), "kind: List\nitems: [{kind: A}]\n");
+        assert!(refused.is_err());
+        assert_eq!(Manifest::read_all(Path::new("x.yaml"), "kind: List\nitems: []\n").unwrap(), []);
     }
 
     #[rstest::rstest]

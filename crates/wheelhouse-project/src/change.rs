@@ -33,6 +33,9 @@ pub struct Change {
     pub conflicts: Vec<PathBuf>,
     /// Which the template has no more, and which stay because somebody changed them.
     pub kept: Vec<PathBuf>,
+    /// Which were to become others, and are not there: whoever deleted one wants it so, and may have to do by hand what was
+    /// to be in it.
+    pub missing: Vec<PathBuf>,
 }
 
 /// What to do where both sides changed the same lines.
@@ -63,15 +66,9 @@ impl Change {
                 (None, Some(there)) if on_conflict == OnConflict::Mark => {
                     change.merge(path, "", &there, wanted, on_conflict)?;
                 }
-                (None, Some(_)) => {
-                    return Err(Error::Taken(format!(
-                        "{} is there already, and was not made by this command: nothing was changed",
-                        path.display()
-                    )));
-                }
-                // It was in the template before: whoever deleted it wants it so.
-                (Some(_), None) => {}
-                (Some(base), Some(_)) if base == wanted => {}
+                (None, Some(_)) => return Err(Error::InTheWay(path.clone())),
+                (Some(base), _) if base == wanted => {}
+                (Some(_), None) => change.missing.push(path.clone()),
                 (Some(base), Some(there)) => change.merge(path, base, &there, wanted, on_conflict)?,
             }
         }
@@ -112,6 +109,11 @@ impl Change {
             self.writes.push((path.to_owned(), merged));
         }
         Ok(())
+    }
+
+    /// Whether nothing is left for people to look at.
+    pub fn is_all_done(&self) -> bool {
+        self.conflicts.is_empty() && self.missing.is_empty()
     }
 
     /// Whether there is nothing to do.
@@ -284,11 +286,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_deleted_stays_deleted() {
+    fn what_was_deleted_stays_deleted_and_is_told_if_it_was_to_change() {
         let folder = folder(&[]);
-        let (before, after) = (files(&[("a", "a\n")]), files(&[("a", "b\n")]));
+        let (before, after) = (files(&[("a", "a\n"), ("b", "b\n")]), files(&[("a", "b\n"), ("b", "b\n")]));
         let change = Change::plan(folder.path(), &before, &after, OnConflict::Mark).unwrap();
         assert!(change.is_empty(), "{change:?}");
+        assert_eq!(change.missing, [PathBuf::from("a")]);
     }
 
     #[test]

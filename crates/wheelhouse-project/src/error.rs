@@ -45,7 +45,8 @@ pub enum Error {
     },
     /// What people changed and what is to change cannot both be.
     #[error(
-        "{path} was changed where this has to change it, too: nothing was changed. What is to be added:\n{wanted}"
+        "{path} was changed where this has to change it, too: nothing was changed. Say --mark-conflicts to have all the rest, and \
+         both between marks where they meet. What is to be added here:\n{wanted}"
     )]
     Conflict {
         /// The file.
@@ -53,6 +54,12 @@ pub enum Error {
         /// What the verb wanted to do to it, as a diff.
         wanted: String,
     },
+    /// A file of somebody else's is where one is to be.
+    #[error(
+        "{0} is there already, and was not made by this command: nothing was changed. Move it away, or say --mark-conflicts to \
+         have both in it, between marks"
+    )]
+    InTheWay(PathBuf),
     /// A file cannot be read or written.
     #[error("cannot {what} {path}: {source}")]
     File {
@@ -71,6 +78,11 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// What is to be written cannot be formatted.
+    #[error(
+        "rustfmt cannot format what is to be written ({0}): nothing was changed. `rustup component add rustfmt` installs it"
+    )]
+    Formatting(String),
     /// The operator's program printed what is no manifest.
     #[error("what the operator prints is no manifest: {0}")]
     Manifest(String),

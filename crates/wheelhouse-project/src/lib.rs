@@ -12,10 +12,13 @@
 //! - [`formatting`]: Rust as rustfmt would write it.
 //! - [`change`]: from files to other files, all or nothing.
 //! - [`verbs`]: what people call.
+//! - [`workspace`]: what is around a project that is to be a member of it.
+//! - [`folder`]: folders that need not be there yet.
 //! - [`manifests`]: what an operator prints, as files of `config/` and `deploy/`.
 
 pub mod change;
 pub mod error;
+pub mod folder;
 pub mod formatting;
 pub mod git;
 pub mod manifests;
@@ -24,6 +27,7 @@ pub mod project;
 pub mod template;
 pub mod verbs;
 mod versions;
+pub mod workspace;
 
 pub use error::{Error, Result};
-pub use project::{Api, Project, Sdk, Webhook};
+pub use project::{Api, Project, Sdk, Settings, Webhook};

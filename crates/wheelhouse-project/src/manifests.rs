@@ -91,12 +91,19 @@ pub fn change(folder: &Path, files: &Files) -> Result<Change> {
             }
         }
     }
-    Change::plan(folder, &before, files, OnConflict::Refuse)
+    Change::plan(folder, &before, files, OnConflict::Refuse).map_err(|error| match error {
+        // There are no two sides: what is generated is not merged.
+        Error::InTheWay(path) => Error::Taken(format!(
+            "{} is there already, and was not made by this command: nothing was changed. Move it away",
+            path.display()
+        )),
+        error => error,
+    })
 }
 
 fn documents(printed: &str) -> Result<Vec<Document<'_>>> {
-    let texts = printed.split("---\n").filter(|text| !text.trim().is_empty());
-    texts
+    texts(printed)
+        .into_iter()
         .map(|text| {
             let object: Value = serde_saphyr::from_str(text).map_err(|error| {
                 Error::Manifest(error.to_string().trim_start_matches("error: ").to_owned())
@@ -106,6 +113,23 @@ fn documents(printed: &str) -> Result<Vec<Document<'_>>> {
             Ok(Document { text, kind, object })
         })
         .collect()
+}
+
+/// The texts between the lines that are nothing but `---`: others may end so, such as a title that somebody underlined.
+fn texts(printed: &str) -> Vec<&str> {
+    let mut ends = Vec::new();
+    let mut at = 0;
+    for line in printed.split_inclusive('\n') {
+        if line.trim_end() == "---" {
+            ends.push((at, at + line.len()));
+        }
+        at += line.len();
+    }
+    ends.push((at, at));
+    let mut begun = 0;
+    let texts =
+        ends.into_iter().filter_map(|(end, next)| printed.get(std::mem::replace(&mut begun, next)..end));
+    texts.filter(|text| !text.trim().is_empty()).collect()
 }
 
 /// As in the talk: the group's first part, the version that is stored, the kind.
@@ -163,6 +187,7 @@ mod tests {
             name: "cdn".to_owned(),
             domain: "anevia.com".to_owned(),
             member: false,
+            settings: Vec::new(),
             images: None,
             sdk: Sdk::Path { path: "..".to_owned() },
             apis: Vec::new(),
@@ -208,6 +233,30 @@ metadata: {name: cdn-operator}
     }
 
     #[test]
+    fn a_line_of_a_text_that_ends_as_documents_do_ends_none() {
+        let crd = "\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+spec:
+  group: cluster.anevia.com
+  names: {kind: CdnCluster}
+  versions:
+  - name: v1
+    storage: true
+    description: |-
+      A title
+      ---
+      and more ---
+      of it.
+";
+        let printed = format!("---\n{crd}--- \nkind: Role\n---\n");
+        assert_eq!(texts(&printed), [crd, "kind: Role\n"]);
+        let files = files(&project(), Path::new("nowhere"), &printed).unwrap();
+        let written = &files[Path::new("config/crds/cluster_v1_cdncluster.yaml")];
+        assert!(written.ends_with(crd), "{written}");
+    }
+
+    #[test]
     fn what_is_up_to_date_is_not_written_and_what_nobody_prints_any_more_goes() {
         let folder = tempfile::tempdir().unwrap();
         let wanted = files(&project(), folder.path(), PRINTED).unwrap();
@@ -222,5 +271,10 @@ metadata: {name: cdn-operator}
         changed.carry_out(folder.path()).unwrap();
         assert!(folder.path().join("config/crds/cluster_v1beta1_cdncluster.yaml").exists());
         assert!(folder.path().join("config/crds/mine.yaml").exists(), "what is not ours stays");
+
+        fs::write(folder.path().join("config/kustomization.yaml"), "by hand\n").unwrap();
+        let refused = change(folder.path(), &wanted).unwrap_err().to_string();
+        assert!(refused.starts_with("config/kustomization.yaml is there already"), "{refused}");
+        assert!(refused.ends_with("Move it away"), "{refused}");
     }
 }

@@ -108,6 +108,9 @@ const OTHER_MODULES: [&str; 12] = [
     "wheelhouse",
 ];
 
+/// Modules that a kind's own module has inside: two of one name, one in the other, are what clippy warns of.
+const INNER_MODULES: [&str; 5] = ["admission", "analyse", "api", "conversion", "observe"];
+
 /// A DNS label, or several with dots between them.
 fn check_dns(what: &'static str, name: &str, needs_dot: bool) -> Result<()> {
     let is_label = |label: &str| {
@@ -226,6 +229,9 @@ pub fn check_version(version: &str) -> Result<()> {
         }
     });
     match is_version {
+        true if version.len() > 63 => {
+            Err(Error::name("the version", version, "it is longer than 63 characters"))
+        }
         true => Ok(()),
         false => Err(Error::name("the version", version, "versions are like `v1`, `v1beta2` or `v2alpha1`")),
     }
@@ -249,16 +255,21 @@ pub fn check_kind(kind: &str) -> Result<()> {
     }
     let module = module_of(kind);
     let is_in = |names: &[&str]| names.contains(&module.as_str());
-    let why = match (is_in(&KEYWORDS), is_in(&OTHER_MODULES)) {
-        (true, _) => {
+    let why = match () {
+        () if is_in(&KEYWORDS) => {
             format!("its module would be called `{module}`, which is a word of Rust: choose another")
         }
-        (_, true) => {
+        () if is_in(&OTHER_MODULES) => {
             format!(
                 "its module would be `src/{module}.rs`, which is there for something else: choose another"
             )
         }
-        _ => return Ok(()),
+        () if is_in(&INNER_MODULES) || check_version(&module).is_ok() => {
+            format!(
+                "its module would be called `{module}`, as one of those in a kind's own module: choose another"
+            )
+        }
+        () => return Ok(()),
     };
     Err(Error::name(WHAT, kind, why))
 }
@@ -266,12 +277,15 @@ pub fn check_kind(kind: &str) -> Result<()> {
 /// A plural such as `cdnclusters`.
 ///
 /// # Errors
-/// When it is no DNS label.
+/// When it is no DNS label that begins with a letter.
 pub fn check_plural(plural: &str) -> Result<()> {
     check_dns("the plural", plural, false)?;
-    match plural.contains('.') {
-        true => Err(Error::name("the plural", plural, "it is one word, without dots")),
-        false => Ok(()),
+    match () {
+        () if plural.contains('.') => Err(Error::name("the plural", plural, "it is one word, without dots")),
+        () if !plural.starts_with(|first: char| first.is_ascii_lowercase()) => {
+            Err(Error::name("the plural", plural, "it begins with a letter"))
+        }
+        () => Ok(()),
     }
 }
 
@@ -337,6 +351,8 @@ mod tests {
     #[case::images(check_images("registry.example.com:5000/team"))]
     #[case::beta(check_version("v12beta3"))]
     #[case::kind(check_kind("CdnCluster"))]
+    #[case::kind_with_a_version_in_it(check_kind("V2Cluster"))]
+    #[case::longest_version(check_version(&format!("v1{}", "0".repeat(61))))]
     fn good_names_are_taken(#[case] checked: Result<()>) {
         checked.unwrap();
     }
@@ -353,6 +369,18 @@ mod tests {
             for name in words.filter(is_type) {
                 assert!(check_kind(name).is_err(), "{template} imports {name}");
             }
+        }
+    }
+
+    /// Whoever adds a module to that of a kind adds it here, too.
+    #[test]
+    fn no_kind_is_called_as_a_module_in_its_own() {
+        let paths =
+            crate::template::texts().filter_map(|(path, _)| path.strip_prefix("src/{{ api.module }}/"));
+        let inner: Vec<_> = paths.filter_map(|path| path.strip_suffix(".rs")).collect();
+        assert!(inner.contains(&"observe"), "{inner:?}");
+        for module in inner {
+            assert!(INNER_MODULES.contains(&module), "a kind's module has {module} inside");
         }
     }
 
@@ -384,6 +412,19 @@ mod tests {
     #[case::kind_of_the_program(check_kind("Main"), "`src/main.rs`, which is there for something else")]
     #[case::kind_of_the_library(check_kind("Lib"), "`src/lib.rs`, which is there for something else")]
     #[case::kind_of_other_programs(check_kind("Bin"), "`src/bin.rs`, which is there for something else")]
+    #[case::kind_of_an_inner_module(
+        check_kind("Observe"),
+        "called `observe`, as one of those in a kind's own"
+    )]
+    #[case::kind_of_another_inner_module(check_kind("Analyse"), "called `analyse`, as one of those")]
+    #[case::kind_of_what_another_version_adds(
+        check_kind("Conversion"),
+        "called `conversion`, as one of those"
+    )]
+    #[case::kind_of_what_a_webhook_adds(check_kind("Admission"), "called `admission`, as one of those")]
+    #[case::kind_of_a_version(check_kind("V2"), "called `v2`, as one of those")]
+    #[case::kind_of_another_version(check_kind("V1beta1"), "called `v1beta1`, as one of those")]
+    #[case::version_that_is_too_long(check_version(&format!("v1{}", "0".repeat(62))), "longer than 63 characters")]
     #[case::kind_of_a_crate(
         check_kind("Wheelhouse"),
         "`src/wheelhouse.rs`, which is there for something else"
@@ -396,6 +437,7 @@ mod tests {
         check_images("registry.example.com/"),
         "a registry and a folder in it"
     )]
+    #[case::plural_with_a_digit_first(check_plural("1books"), "it begins with a letter")]
     #[case::plural_in_capitals(check_plural("CdnClusters"), "no part of a DNS name")]
     fn bad_names_are_refused_with_the_reason(#[case] checked: Result<()>, #[case] words: &str) {
         let error = checked.unwrap_err().to_string();

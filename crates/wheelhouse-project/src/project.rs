@@ -34,6 +34,9 @@ pub struct Project {
     /// Whether it is a member of a workspace that was there before, and not a workspace of its own.
     #[serde(default)]
     pub member: bool,
+    /// Which settings a member has of its own, because there were none of that kind around it.
+    #[serde(default)]
+    pub settings: Vec<Settings>,
     /// The registry, and the folder in it, that the operator's image is in; [`LOCAL_IMAGES`] if it says none.
     #[serde(default)]
     pub images: Option<String>,
@@ -42,6 +45,28 @@ pub struct Project {
     /// The kinds that it looks after.
     #[serde(default)]
     pub apis: Vec<Api>,
+}
+
+/// What is read of a project first: what a newer template has beside it, only a newer command understands.
+#[derive(Deserialize)]
+struct Known {
+    #[serde(default)]
+    template: Option<i64>,
+}
+
+impl Known {
+    fn check(&self, path: &Path) -> Result<()> {
+        let (path, newest) = (path.display(), template::NEWEST);
+        match self.template {
+            Some(theirs) if theirs > i64::from(newest) => Err(Error::NoProject(format!(
+                "{path} is of template {theirs}, and this command knows those up to {newest}: use a newer command"
+            ))),
+            Some(theirs) if theirs < 1 => Err(Error::NoProject(format!(
+                "{path} says `template = {theirs}`: there is no template {theirs}, they are 1 to {newest}"
+            ))),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Where a project finds the SDK, as long as that is not published.
@@ -61,6 +86,34 @@ pub enum Sdk {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rev: Option<String>,
     },
+}
+
+/// What a tool that checks a project is told, in a file of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Settings {
+    /// rustfmt.
+    #[serde(rename = "rustfmt.toml")]
+    Rustfmt,
+    /// clippy.
+    #[serde(rename = "clippy.toml")]
+    Clippy,
+    /// cargo-deny.
+    #[serde(rename = "deny.toml")]
+    Deny,
+}
+
+impl Settings {
+    /// All of them.
+    pub(crate) const ALL: [Self; 3] = [Self::Rustfmt, Self::Clippy, Self::Deny];
+
+    /// What the file may be called: the tool looks for it in a folder, and then in those above.
+    pub(crate) fn files(self) -> &'static [&'static str] {
+        match self {
+            Self::Rustfmt => &["rustfmt.toml", ".rustfmt.toml"],
+            Self::Clippy => &["clippy.toml", ".clippy.toml"],
+            Self::Deny => &["deny.toml", ".deny.toml", ".cargo/deny.toml"],
+        }
+    }
 }
 
 /// A kind.
@@ -118,6 +171,8 @@ impl Project {
         let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
         let broken =
             |why: &dyn std::fmt::Display| Error::NoProject(format!("{} is damaged: {why}", path.display()));
+        let known: Known = toml::from_str(&text).map_err(|error| broken(&error.to_string().trim_end()))?;
+        known.check(&path)?;
         let project: Self = toml::from_str(&text).map_err(|error| broken(&error.to_string().trim_end()))?;
         project.check().map_err(|error| broken(&error))?;
         Ok(project)
@@ -125,12 +180,6 @@ impl Project {
 
     /// Whether its answers can be: also somebody who edits the file by hand is told what is wrong.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.template == 0 || self.template > template::NEWEST {
-            let (theirs, ours) = (self.template, template::NEWEST);
-            return Err(Error::NoProject(format!(
-                "it was made from template {theirs}, and this command knows those up to {ours}: use a newer command"
-            )));
-        }
         naming::check_project(&self.name)?;
         naming::check_domain(&self.domain)?;
         self.images.as_deref().map_or(Ok(()), naming::check_images)?;
@@ -149,14 +198,14 @@ impl Project {
     /// All of its files, formatted.
     ///
     /// # Errors
-    /// When a template is wrong, which is a bug.
+    /// When rustfmt is not there; or when a template is wrong, which is a bug.
     pub fn files(&self) -> Result<Files> {
-        template::render(self).map(formatted)
+        formatted(template::render(self)?)
     }
 
     /// All of them, with what its present files say of kinds that get another version.
     pub(crate) fn files_with(&self, present: Present) -> Result<Files> {
-        let mut files = template::render_with(self, &present.specs).map(formatted)?;
+        let mut files = formatted(template::render_with(self, &present.specs)?)?;
         files.extend(present.files);
         Ok(files)
     }

@@ -7,12 +7,15 @@ use serde::Serialize;
 
 use crate::{
     error::{Error, Result},
-    project::{Api, Project, Sdk, Webhook},
+    project::{Api, Project, Sdk, Settings, Webhook},
     versions,
 };
 
 /// The version of the templates that this command makes projects from.
-pub const NEWEST: u32 = 2;
+pub const NEWEST: u32 = 4;
+
+/// How long the name of a resource may be, as `api.rs` says.
+const LONGEST_NAME: usize = 50;
 
 /// The files of a project, by their path in it.
 pub type Files = BTreeMap<PathBuf, String>;
@@ -50,32 +53,35 @@ const BASE: [Template; 9] = [
     template!("wheelhouse.toml", "base/wheelhouse.toml"),
     template!("Cargo.toml", "base/Cargo.toml"),
     template!("Makefile", "base/Makefile"),
-    template!("Containerfile", "base/Containerfile", 2 => "2/base/Containerfile"),
-    template!("README.md", "base/README.md"),
+    template!("Containerfile", "base/Containerfile", 2 => "2/base/Containerfile", 3 => "3/base/Containerfile", 4 => "4/base/Containerfile"),
+    template!("README.md", "base/README.md", 3 => "3/base/README.md", 4 => "4/base/README.md"),
     template!("src/main.rs", "base/main.rs"),
-    template!("src/lib.rs", "base/lib.rs"),
+    template!("src/lib.rs", "base/lib.rs", 3 => "3/base/lib.rs"),
     template!(".gitignore", "base/gitignore"),
     template!(".dockerignore", "base/dockerignore"),
 ];
 
-/// Once a workspace: a member has that of its workspace.
-const WORKSPACE: [Template; 4] = [
-    template!("rustfmt.toml", "base/rustfmt.toml"),
-    template!("clippy.toml", "base/clippy.toml"),
-    template!("deny.toml", "base/deny.toml"),
-    template!(".github/workflows/test.yaml", "base/ci.yaml", 2 => "2/base/ci.yaml"),
+/// Once a workspace: a member has its own only where its workspace has none.
+const SETTINGS: [(Settings, Template); 3] = [
+    (Settings::Rustfmt, template!("rustfmt.toml", "base/rustfmt.toml")),
+    (Settings::Clippy, template!("clippy.toml", "base/clippy.toml")),
+    (Settings::Deny, template!("deny.toml", "base/deny.toml")),
 ];
+
+/// Once a workspace: a member has that of its workspace.
+const CI: Template =
+    template!(".github/workflows/test.yaml", "base/ci.yaml", 2 => "2/base/ci.yaml", 4 => "4/base/ci.yaml");
 
 /// Once there are kinds.
 const TESTS: Template = template!("tests/api_server/main.rs", "base/tests_main.rs");
 
 /// Once a kind.
 const API: [Template; 5] = [
-    template!("src/{{ api.module }}.rs", "api/mod.rs"),
-    template!("src/{{ api.module }}/api.rs", "api/api.rs"),
+    template!("src/{{ api.module }}.rs", "api/mod.rs", 3 => "3/api/mod.rs"),
+    template!("src/{{ api.module }}/api.rs", "api/api.rs", 3 => "3/api/api.rs"),
     template!("src/{{ api.module }}/observe.rs", "api/observe.rs"),
     template!("src/{{ api.module }}/analyse.rs", "api/analyse.rs"),
-    template!("tests/api_server/{{ api.module }}.rs", "api/test.rs"),
+    template!("tests/api_server/{{ api.module }}.rs", "api/test.rs", 3 => "3/api/test.rs", 4 => "4/api/test.rs"),
 ];
 
 /// Once a version of a kind.
@@ -91,8 +97,9 @@ const ADMISSION: Template = template!("src/{{ api.module }}/admission.rs", "webh
 /// Every template, and what it is now.
 #[cfg(test)]
 pub(crate) fn texts() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let once = [&TESTS, &SAMPLE, &CONVERSION, &ADMISSION];
-    let all = BASE.iter().chain(&WORKSPACE).chain(&API).chain(once);
+    let settings = SETTINGS.iter().map(|(_, template)| template);
+    let once = [&CI, &TESTS, &SAMPLE, &CONVERSION, &ADMISSION];
+    let all = BASE.iter().chain(settings).chain(&API).chain(once);
     all.filter_map(|template| Some((template.path, template.edition(NEWEST)?)))
 }
 
@@ -107,6 +114,8 @@ struct ApiContext<'a> {
     singular: String,
     module: String,
     dashed: String,
+    /// What names begin with that others are added to.
+    short: String,
     sample_name: String,
     cluster_scoped: bool,
     versions: &'a [String],
@@ -135,7 +144,8 @@ impl<'a> ApiContext<'a> {
             plural: &api.plural,
             singular: api.kind.to_ascii_lowercase(),
             dashed: module.replace('_', "-"),
-            sample_name: format!("{}-sample", module.replace('_', "-")),
+            short: short(&module),
+            sample_name: sample_name(&module),
             module,
             cluster_scoped: api.cluster_scoped,
             versions: &api.versions,
@@ -148,6 +158,17 @@ impl<'a> ApiContext<'a> {
             example: specs.get(&api.kind).cloned().unwrap_or_else(|| example(api)),
         }
     }
+}
+
+/// The name of a sample: no longer than a kind lets it be.
+fn sample_name(module: &str) -> String {
+    format!("{}-sample", short(module))
+}
+
+/// What a kind is called in names that go on, and are at most so long.
+fn short(module: &str) -> String {
+    let dashed: String = module.replace('_', "-").chars().take(LONGEST_NAME - "-sample".len()).collect();
+    dashed.trim_end_matches('-').to_owned()
 }
 
 /// What people write of a kind that is as the template made it.
@@ -182,10 +203,13 @@ pub(crate) fn render_with(project: &Project, specs: &BTreeMap<String, String>) -
     for template in &BASE {
         renderer.add(&mut files, template, None, "")?;
     }
-    if !project.member {
-        for template in &WORKSPACE {
+    for (settings, template) in &SETTINGS {
+        if !project.member || project.settings.contains(settings) {
             renderer.add(&mut files, template, None, "")?;
         }
+    }
+    if !project.member {
+        renderer.add(&mut files, &CI, None, "")?;
     }
     if !project.apis.is_empty() {
         renderer.add(&mut files, &TESTS, None, "")?;
@@ -227,6 +251,7 @@ struct Known<'a> {
     any_webhooks: bool,
     crate_name: String,
     operator: String,
+    settings: String,
     sdk: String,
     sdk_is_git: bool,
     /// What `cargo install` is told of the command.
@@ -268,6 +293,7 @@ impl<'a> Renderer<'a> {
             apis: &self.apis,
             any_webhooks: self.apis.iter().any(|api| api.needs_webhooks),
             crate_name: operator.replace('-', "_"),
+            settings: list(&self.project.settings),
             operator,
             sdk: sdk(&self.project.sdk),
             sdk_is_git: matches!(self.project.sdk, Sdk::Git { .. }),
@@ -321,6 +347,7 @@ mod tests {
             name: "cdn".to_owned(),
             domain: "anevia.com".to_owned(),
             member: false,
+            settings: Vec::new(),
             images: None,
             sdk: Sdk::Path { path: "../wheelhouse".to_owned() },
             apis: Vec::new(),
@@ -377,6 +404,35 @@ mod tests {
     }
 
     #[test]
+    fn a_sample_is_not_called_longer_than_its_kind_allows() {
+        let longest = crate::naming::module_of("PersistentVolumeSnapshotReplicationPolicyGroupClas");
+        for module in [longest.as_str(), "cdn_cluster", &format!("{}_b", "a".repeat(42))] {
+            let name = sample_name(module);
+            assert!(name.len() <= LONGEST_NAME && name.ends_with("-sample"), "{name}");
+            assert!(!name.contains("--"), "{name}");
+        }
+        let rule = format!("self.metadata.name.size() <= {LONGEST_NAME}");
+        let (_, api) = texts().find(|(path, _)| path.ends_with("/api.rs")).unwrap();
+        assert!(api.contains(&rule), "{api}");
+    }
+
+    #[test]
+    fn namespaces_of_tests_are_not_called_longer_than_one_may_be() {
+        let mut project = project();
+        project.apis.push(api("PersistentVolumeSnapshotReplicationPolicyGroupClas"));
+        let files = render(&project).unwrap();
+        let module = project.apis[0].module();
+        let test = &files[&PathBuf::from(format!("tests/api_server/{module}.rs"))];
+        let purposes: Vec<_> =
+            test.split("= place(\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+        assert_eq!(purposes.len(), 3);
+        for purpose in purposes {
+            // Behind it there are a dash and five letters that the API server chooses.
+            assert!(purpose.len() + 6 <= 63, "{purpose}");
+        }
+    }
+
+    #[test]
     fn a_group_may_be_the_domain_alone() {
         let mut project = project();
         let mut api = api("CdnCluster");
@@ -397,6 +453,7 @@ mod tests {
         project.sdk =
             Sdk::Git { git: "https://example.com/w.git".to_owned(), rev: Some("abc\"def".to_owned()) };
         project.member = true;
+        project.settings = vec![Settings::Rustfmt, Settings::Deny];
         project.images = Some("registry.example.com/team".to_owned());
         let mut wide = api("Policy");
         wide.cluster_scoped = true;

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use crate::{
     change::{Change, OnConflict},
     error::{Error, Result},
+    folder::one_name,
     git, naming,
     project::{Api, FILE, Project, Sdk, Webhook},
     template::{self, Files},
     versions::Present,
+    workspace::{Workspace, missing_settings},
 };
 
 /// Where something is done, and whether changes that nobody has committed are in the way.
@@ -19,6 +21,8 @@ pub struct Place {
     pub folder: PathBuf,
     /// Whether to go on all the same.
     pub allow_dirty: bool,
+    /// What to do where people changed the lines that are to change. An upgrade always keeps both.
+    pub on_conflict: OnConflict,
 }
 
 /// What a new project is to be.
@@ -34,6 +38,8 @@ pub struct New {
     pub sdk: Sdk,
     /// Whether it becomes a member of the workspace around it.
     pub member: bool,
+    /// What to do with files that are there, as in a repository that somebody has just made.
+    pub on_conflict: OnConflict,
 }
 
 /// What a new kind is to be.
@@ -66,23 +72,30 @@ pub fn init(new: &New) -> Result<(Project, Change)> {
             "{folder} is a project already: `wheelhouse create api` adds to it, `wheelhouse project upgrade` brings it up to date"
         )));
     }
+    let settings = if new.member {
+        Workspace::around(&new.folder)?;
+        missing_settings(&new.folder)?
+    } else {
+        Vec::new()
+    };
     let project = Project {
         template: template::NEWEST,
         name,
         domain: new.domain.clone(),
         member: new.member,
+        settings,
         images: None,
         sdk: new.sdk.clone(),
         apis: Vec::new(),
     };
     project.check()?;
-    let change = Change::plan(&new.folder, &Files::new(), &project.files()?, OnConflict::Refuse)?;
+    let change = Change::plan(&new.folder, &Files::new(), &project.files()?, new.on_conflict)?;
     change.carry_out(&new.folder)?;
     Ok((project, change))
 }
 
 fn name_of(folder: &Path) -> Result<String> {
-    let whole = std::path::absolute(folder).map_err(Error::file("find", folder))?;
+    let whole = one_name(folder).map_err(Error::file("find", folder))?;
     let name = whole.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     naming::check_project(&name).map(|()| name).map_err(|error| {
         Error::NoProject(format!("{error}. It is that of the folder: say another one with --name"))
@@ -106,6 +119,16 @@ pub fn create_api(place: &Place, new: &NewApi) -> Result<(Project, Change)> {
                 return Err(Error::Taken(format!(
                     "{} and {} would both be the module {module}: choose another kind",
                     other.kind, new.kind
+                )));
+            }
+            let is_called_alike =
+                |api: &&Api| api.group == new.group && api.kind.eq_ignore_ascii_case(&new.kind);
+            if let Some(other) = project.apis.iter().find(is_called_alike) {
+                return Err(Error::Taken(format!(
+                    "{} of {} is there already, and {} differs from it in capitals only: choose another kind",
+                    other.kind,
+                    other.full_group(&domain),
+                    new.kind
                 )));
             }
             if let Some(other) =
@@ -190,23 +213,24 @@ fn amend(place: &Place, amend: impl FnOnce(&mut Project) -> Result<()>) -> Resul
         git::check_clean(&folder)?;
     }
     let after = project.files_with(Present::of(&folder, &before, &project)?)?;
-    let change = Change::plan(&folder, &before.files()?, &after, OnConflict::Refuse)?;
+    let change = Change::plan(&folder, &before.files()?, &after, place.on_conflict)?;
     change.carry_out(&folder)?;
     Ok((project, change))
 }
 
-/// Brings a project up to date with the newest template. Where people and the template changed the same lines, both are
-/// kept, between marks.
+/// Brings a project up to date with the newest template, and with where the SDK is, if that is another place by now. Where
+/// people and the template changed the same lines, both are kept, between marks.
 ///
 /// # Errors
 /// When it is no project, or a file cannot be written. Then nothing was changed.
-pub fn upgrade(place: &Place) -> Result<(Project, Change)> {
+pub fn upgrade(place: &Place, sdk: Option<Sdk>) -> Result<(Project, Change)> {
     let (folder, mut project) = Project::find(&place.folder)?;
     if !place.allow_dirty {
         git::check_clean(&folder)?;
     }
     let before = project.files()?;
     project.template = template::NEWEST;
+    project.sdk = sdk.unwrap_or(project.sdk);
     let change = Change::plan(&folder, &before, &project.files()?, OnConflict::Mark)?;
     change.carry_out(&folder)?;
     Ok((project, change))
@@ -232,6 +256,7 @@ mod tests {
                 domain: "example.com".to_owned(),
                 sdk: Sdk::parse("https://git.example.com/wheelhouse.git"),
                 member: false,
+                on_conflict: OnConflict::Refuse,
             };
             init(&new).unwrap();
             shop.create_page("v1").unwrap();
@@ -239,7 +264,8 @@ mod tests {
         }
 
         fn place(&self) -> Place {
-            Place { folder: self.0.path().to_owned(), allow_dirty: true }
+            let folder = self.0.path().to_owned();
+            Place { folder, allow_dirty: true, on_conflict: OnConflict::Refuse }
         }
 
         fn create_page(&self, version: &str) -> Result<(Project, Change)> {
@@ -302,6 +328,187 @@ mod tests {
         );
         assert!(conversion.contains("Come in"), "{conversion}");
         assert!(shop.read("src/page/v3beta1.rs").contains("pub text: Text,"));
+    }
+
+    /// As the tutorial's: several resources, of which the first has what people write.
+    #[test]
+    fn the_conversion_is_tested_with_the_first_resource_of_a_sample() {
+        let shop = Shop::new();
+        let sample = "config/samples/app_v1_page.yaml";
+        let page = |text: &str| format!("kind: Page\nmetadata: {{name: one}}\nspec: {{text: {text}}}\n");
+        let several =
+            format!("# All.\n---\nkind: Other\nspec: {{a: b}}\n---\n{}---\n{}", page("Come in"), page("Go"));
+        fs::write(shop.0.path().join(sample), several).unwrap();
+        shop.create_page("v2").unwrap();
+        let conversion = shop.read("src/page/conversion.rs");
+        assert!(conversion.contains(r#"json!({"text": "Come in"})"#), "{conversion}");
+    }
+
+    #[test]
+    fn without_a_sample_there_is_nothing_to_test_a_conversion_with() {
+        let shop = Shop::new();
+        let sample = shop.0.path().join("config/samples/app_v1_page.yaml");
+        let refused = || shop.create_page("v2").unwrap_err().to_string();
+        fs::write(&sample, "kind: [\n").unwrap();
+        assert!(
+            refused().starts_with("config/samples/app_v1_page.yaml cannot be read (line "),
+            "{}",
+            refused()
+        );
+        fs::write(&sample, "kind: Other\nspec: {}\n").unwrap();
+        assert!(
+            refused().starts_with("config/samples/app_v1_page.yaml has no Page with a spec: "),
+            "{}",
+            refused()
+        );
+        fs::remove_file(&sample).unwrap();
+        assert!(refused().starts_with("config/samples/app_v1_page.yaml is not there: "), "{}", refused());
+        assert!(
+            !shop.0.path().join("src/page/v2.rs").exists() && !shop.read("wheelhouse.toml").contains("v2")
+        );
+    }
+
+    /// What everybody does within the first hour, where the verbs have to write, too.
+    #[test]
+    fn everyday_changes_are_in_no_verbs_way() {
+        let shop = Shop::new();
+        let module = "src/page.rs";
+        shop.edit(module, "use wheelhouse::{Controller,", "use wheelhouse::{Category, Controller,");
+        shop.edit(
+            module,
+            "use kube::CustomResourceExt as _;",
+            "use kube::{CustomResourceExt as _, ResourceExt as _};",
+        );
+        shop.edit(module, ".owns::<Deployment>()", ".owns::<Deployment>().owns::<Service>()");
+        let text = shop.read(module);
+        fs::write(shop.0.path().join(module), format!("{text}\nfn more() {{}}\n")).unwrap();
+        shop.edit("src/lib.rs", "use wheelhouse::Manager;", "use wheelhouse::{Manager, Metrics};");
+        shop.edit("README.md", "Each kind that it looks after", "Each kind of page that it looks after");
+        create_webhook(&shop.place(), "Page", &[Webhook::Validating]).unwrap();
+        shop.create_page("v2").unwrap();
+        let text = shop.read(module);
+        for said in [
+            "fn more()",
+            "Category",
+            ".owns::<Service>()",
+            "with_version(Page::crd(), v2::Page::crd())",
+            ".validates::<Page>",
+            ".converts(",
+        ] {
+            assert!(text.contains(said), "{said} is not in {text}");
+        }
+    }
+
+    #[test]
+    fn where_people_changed_the_same_lines_nothing_is_changed_or_both_are_there() {
+        let shop = Shop::new();
+        shop.edit("src/page.rs", "    Page::crd()", "    described(Page::crd())");
+        let refused = shop.create_page("v2").unwrap_err().to_string();
+        assert!(
+            refused.contains("--mark-conflicts")
+                && refused.contains("+    wheelhouse::manager::with_version"),
+            "{refused}"
+        );
+        assert!(!shop.0.path().join("src/page/v2.rs").exists());
+        let place = Place { on_conflict: OnConflict::Mark, ..shop.place() };
+        let new = NewApi {
+            group: "app".to_owned(),
+            version: "v2".to_owned(),
+            kind: "Page".to_owned(),
+            plural: None,
+            cluster_scoped: false,
+        };
+        let (_, change) = create_api(&place, &new).unwrap();
+        assert_eq!(change.conflicts, [PathBuf::from("src/page.rs")]);
+        let text = shop.read("src/page.rs");
+        for kept in
+            ["<<<<<<<", "described(Page::crd())", "with_version(Page::crd(), v2::Page::crd())", ">>>>>>>"]
+        {
+            assert!(text.contains(kept), "{kept} is not in {text}");
+        }
+        assert!(shop.0.path().join("src/page/v2.rs").exists() && shop.read("wheelhouse.toml").contains("v2"));
+    }
+
+    #[test]
+    fn where_the_sdk_is_is_said_anew_in_every_file_that_says_it() {
+        let folder = TempDir::new().unwrap();
+        let new = New {
+            folder: folder.path().to_owned(),
+            name: Some("shop".to_owned()),
+            domain: "example.com".to_owned(),
+            sdk: Sdk::Path { path: "/home/me/wheelhouse".to_owned() },
+            member: false,
+            on_conflict: OnConflict::Refuse,
+        };
+        init(&new).unwrap();
+        let shop = Shop(folder);
+        shop.create_page("v1").unwrap();
+        shop.edit("Cargo.toml", "[dependencies]\n", "[dependencies]\nanyhow = \"1\"\n");
+        let git = Sdk::parse("https://git.example.com/wheelhouse.git#abc");
+        let (project, change) = upgrade(&shop.place(), Some(git.clone())).unwrap();
+        assert!(change.is_all_done(), "{change:?}");
+        assert_eq!((&project, &git), (&Project::read(shop.0.path()).unwrap(), &project.sdk));
+        for path in project.files().unwrap().keys() {
+            let text = fs::read_to_string(shop.0.path().join(path)).unwrap();
+            let says = text.contains("/home/me") || text.contains("The SDK is a folder");
+            assert!(!says, "{} says where the SDK was: {text}", path.display());
+        }
+        assert!(shop.read("Cargo.toml").contains("anyhow = \"1\"\n"));
+        assert!(shop.read("deny.toml").contains("unknown-git = \"allow\"\n"));
+    }
+
+    /// As hosts of repositories make them.
+    #[test]
+    fn a_repository_with_a_readme_can_become_a_project() {
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("README.md"), "# My shop\n").unwrap();
+        fs::write(folder.path().join(".gitignore"), "/target\n").unwrap();
+        let new = New {
+            folder: folder.path().to_owned(),
+            name: Some("shop".to_owned()),
+            domain: "example.com".to_owned(),
+            sdk: Sdk::parse("https://git.example.com/wheelhouse.git"),
+            member: false,
+            on_conflict: OnConflict::Refuse,
+        };
+        let refused = init(&new).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("README.md is there") && refused.contains("--mark-conflicts"),
+            "{refused}"
+        );
+        assert!(!folder.path().join(FILE).exists());
+        let (_, change) = init(&New { on_conflict: OnConflict::Mark, ..new }).unwrap();
+        assert_eq!(change.conflicts, [PathBuf::from("README.md")]);
+        let readme = fs::read_to_string(folder.path().join("README.md")).unwrap();
+        for kept in ["<<<<<<<", "# My shop\n", "# shop\n", ">>>>>>>"] {
+            assert!(readme.contains(kept), "{kept} is not in {readme}");
+        }
+    }
+
+    #[test]
+    fn a_member_has_the_settings_that_its_workspace_does_not_have() {
+        let root = TempDir::new().unwrap();
+        fs::write(root.path().join("Cargo.toml"), "[workspace]\nmembers = [\"ops/*\"]\n").unwrap();
+        let init = |name: &str| {
+            let folder = root.path().join("ops").join(name);
+            let new = New {
+                folder: folder.clone(),
+                name: None,
+                domain: "example.com".to_owned(),
+                sdk: Sdk::parse("https://git.example.com/wheelhouse.git"),
+                member: true,
+                on_conflict: OnConflict::Refuse,
+            };
+            assert_eq!(init(&new).unwrap().0, Project::read(&folder).unwrap());
+            let files = ["rustfmt.toml", "clippy.toml", "deny.toml", ".github/workflows/test.yaml"];
+            files.map(|file| folder.join(file).is_file())
+        };
+        assert_eq!(init("alone"), [true, true, true, false]);
+        // One of them is called as the tool takes it, too.
+        for file in ["rustfmt.toml", "ops/.clippy.toml"] {
+            fs::write(root.path().join(file), "").unwrap();
+        }
+        assert_eq!(init("beside"), [false, false, true, false]);
     }
 
     #[test]

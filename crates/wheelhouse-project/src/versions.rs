@@ -31,9 +31,10 @@ impl Present {
             let Some(known) = before.api(&api.kind) else { continue };
             for version in api.versions.iter().filter(|version| !known.versions.contains(version)) {
                 present.add(folder, after, api, version)?;
-            }
-            if known.versions.len() > 1 {
-                present.specs.remove(&api.kind);
+                if let [stored] = known.versions.as_slice() {
+                    let path = template::sample_path(api, &after.domain, stored);
+                    present.specs.insert(api.kind.clone(), written_in(&path, folder, &api.kind)?);
+                }
             }
         }
         Ok(present)
@@ -56,15 +57,31 @@ impl Present {
         if let Some(text) = read(&folder.join(template::sample_path(api, &project.domain, stored)))? {
             self.files.insert(
                 template::sample_path(api, &project.domain, version),
-                in_group(&text, &group, stored, version),
+                sample_of_version(&text, &api.kind, &group, stored, version),
             );
-            let sample: Option<Value> = serde_saphyr::from_str(&text).ok();
-            if let Some(spec) = sample.as_ref().and_then(|sample| sample.get("spec")) {
-                self.specs.insert(api.kind.clone(), as_code(spec));
-            }
         }
         Ok(())
     }
+}
+
+/// What people write of a kind, as its sample has it: the test of the conversion needs it, and would fail with any other.
+fn written_in(path: &Path, folder: &Path, kind: &str) -> Result<String> {
+    let unknown = |why: &str| {
+        Error::NoProject(format!(
+            "{} {why}: the test of the conversion begins with the first {kind} in it that has a spec. Nothing was changed",
+            path.display()
+        ))
+    };
+    let text = read(&folder.join(path))?.ok_or_else(|| unknown("is not there"))?;
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&text).map_err(|error| {
+        let error = error.to_string();
+        let first = error.lines().next().unwrap_or_default();
+        unknown(&format!("cannot be read ({})", first.trim_start_matches("error: ")))
+    })?;
+    let is_of_the_kind =
+        |document: &&Value| document.get("kind").and_then(Value::as_str).is_some_and(|found| found == kind);
+    let spec = documents.iter().filter(is_of_the_kind).find_map(|document| document.get("spec"));
+    spec.map(as_code).ok_or_else(|| unknown(&format!("has no {kind} with a spec")))
 }
 
 fn read(path: &Path) -> Result<Option<String>> {
@@ -117,14 +134,35 @@ fn version_in<'a>(text: &'a str, stored: &str) -> Option<(std::ops::Range<usize>
     })
 }
 
+/// The text of a sample as that of another version of its kind; what else is in it stays what it is.
+fn sample_of_version(text: &str, kind: &str, group: &str, stored: &str, version: &str) -> String {
+    let mut documents: Vec<String> = Vec::new();
+    for line in text.split_inclusive('\n') {
+        match documents.last_mut() {
+            Some(document) if !line.starts_with("---") => document.push_str(line),
+            _ => documents.push(line.to_owned()),
+        }
+    }
+    let is_of_the_kind = |document: &str| {
+        let read = serde_saphyr::from_str::<Value>(document).ok();
+        read.is_some_and(|read| read.get("kind").and_then(Value::as_str) == Some(kind))
+    };
+    let documents = documents.into_iter().map(|document| match is_of_the_kind(&document) {
+        true => in_group(&document, group, stored, version),
+        false => document,
+    });
+    documents.collect()
+}
+
 /// With the other version wherever the group is named with this one.
 fn in_group(text: &str, group: &str, stored: &str, version: &str) -> String {
     let named = format!("{group}/{stored}");
     let mut parts = text.split(named.as_str());
     let mut other = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        // v1 is not v1beta1.
-        let is_longer = part.starts_with(|letter: char| letter.is_ascii_alphanumeric());
+        // v1 is not v1beta1, and a group is not those that end as it does.
+        let is_longer = part.starts_with(|letter: char| letter.is_ascii_alphanumeric())
+            || other.ends_with(|letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter));
         other.push_str(&if is_longer { named.clone() } else { format!("{group}/{version}") });
         other.push_str(part);
     }
@@ -166,6 +204,29 @@ pub struct PageSpec {
             pub source: Source,
         }
         "#);
+    }
+
+    #[test]
+    fn another_version_of_a_sample_is_that_of_its_kind_only() {
+        let sample = "\
+# A page, its book, and where both are.
+apiVersion: app.example.com/v1
+kind: Page
+metadata: {name: one}
+---
+apiVersion: app.example.com/v1
+kind: Book
+metadata: {name: two}
+--- # The last one.
+kind: Page
+apiVersion: app.example.com/v1
+spec: {in: my-app.example.com/v1, and: web.app.example.com/v1, not: app.example.com/v1beta1}
+";
+        let other = sample_of_version(sample, "Page", "app.example.com", "v1", "v2");
+        let expected = sample
+            .replace("com/v1\nkind: Page", "com/v2\nkind: Page")
+            .replace("com/v1\nspec", "com/v2\nspec");
+        assert_eq!(other, expected);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use super::{fields::short, list, text};
+use super::{lines::short, list, text};
 
 /// More of what was seen helps nobody; all of it is in the JSON.
 const SEEN_AT_MOST: usize = 8;

@@ -3,6 +3,7 @@
 //! Invariants:
 //! - The operator goes after the resources that go, so that it cleans up after them.
 //! - Nothing that stays waits for an operator that is gone: what the API server was told of its webhooks goes with it.
+//! - Nothing of an operator stays but its namespace, and its kinds if that is wanted: also not what it made for itself.
 
 use std::{
     path::Path,
@@ -19,8 +20,8 @@ use serde_json::{Value, json};
 use wheelhouse_local::{Progress, manifests::Manifest};
 use wheelhouse_project::Project;
 
-use super::{Which, current_cluster};
-use crate::{operator_program::OperatorProgram, say};
+use super::Which;
+use crate::{current_cluster, operator_program::OperatorProgram, say};
 
 /// How long an operator may take to clean up after its resources.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -32,8 +33,8 @@ const TOLD_OF_WEBHOOKS: [&str; 2] = ["ValidatingWebhookConfiguration", "Mutating
 /// Takes the operator out of the current cluster; its kinds too, and all resources with them, unless they are kept.
 pub(crate) async fn undeploy(which: Which, keep_crds: bool) -> Result<()> {
     let (folder, project) = Project::find(&which.project)?;
-    let client = current_cluster().await?;
-    let printed = OperatorProgram::of_project(&folder).prints(&["manifests"]).await?;
+    let client = current_cluster::client().await?;
+    let printed = OperatorProgram::of_project(&folder, &project).prints(&["manifests"]).await?;
     let manifests = Manifest::read_all(Path::new("manifests"), &printed)?;
     let is_crd = |manifest: &&Manifest| manifest.kind() == "CustomResourceDefinition";
     let crds: Vec<_> = manifests.iter().filter(is_crd).collect();
@@ -57,6 +58,9 @@ pub(crate) async fn undeploy(which: Which, keep_crds: bool) -> Result<()> {
         manifest.delete(&client).await?;
     }
     forget_webhooks(&client, &names).await?;
+    for operator in &operators {
+        forget_what_it_made(&client, operator).await?;
+    }
     if keep_crds {
         for crd in &crds {
             tell_of_versions(&client, crd).await?;
@@ -78,6 +82,19 @@ async fn forget_webhooks(client: &Client, operators: &[&str]) -> Result<()> {
             });
             Manifest { object }.delete(client).await?;
         }
+    }
+    Ok(())
+}
+
+/// What an operator makes for itself while it runs, where it runs: no manifest has it. By now it has no right to make it anew.
+async fn forget_what_it_made(client: &Client, operator: &Manifest) -> Result<()> {
+    let (name, namespace) = (operator.name(), operator.namespace());
+    let made =
+        [("v1", "Secret", format!("{name}-webhooks")), ("coordination.k8s.io/v1", "Lease", name.to_owned())];
+    for (version, kind, name) in made {
+        let metadata = json!({"name": name, "namespace": namespace});
+        let object = json!({"apiVersion": version, "kind": kind, "metadata": metadata});
+        Manifest { object }.delete(client).await?;
     }
     Ok(())
 }

@@ -121,8 +121,10 @@ pub(crate) fn follow(wheelhouse: &Wheelhouse, script: &str, folder: &Path) -> Sa
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     let mut shell = Command::new("bash");
     wheelhouse.in_this_world(&mut shell);
+    // What runs beside it ends with it, also if it fails.
+    let script = format!("trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}");
     let output = shell
-        .args(["-eux", "-O", "expand_aliases", "-c", script])
+        .args(["-eux", "-O", "expand_aliases", "-c", &script])
         .env("PATH", path)
         .current_dir(folder)
         .output()

@@ -26,3 +26,17 @@ pub struct PostgresClusterSpec {
     #[schemars(regex(pattern = r"^[0-9]+([.][0-9]+)*$"))]
     pub version: String,
 }
+
+#[cfg(test)]
+mod tests {
+    /// The workshop's are `postgres-cluster.lukeb0nd.com` and "Semi-automatic PostgreSQL cluster".
+    #[test]
+    fn the_name_and_the_description_are_those_of_the_workshop_as_a_crd_has_them() {
+        let crd = crate::manager().crds().remove(0);
+        assert_eq!(crd.metadata.name.as_deref(), Some("postgresclusters.lukeb0nd.com"));
+        let schema =
+            crd.spec.versions[0].schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
+        let description = schema.and_then(|schema| schema.description.as_deref());
+        assert_eq!(description, Some("A semi-automatic PostgreSQL cluster."));
+    }
+}
