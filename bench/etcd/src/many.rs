@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use crowd::Crowd;
-use etcd_operator::api::{EtcdCluster, EtcdMember};
+use etcd_operator::api::{
+    EtcdCluster, EtcdMember,
+    backup::{EtcdBackup, EtcdRestore},
+};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::CustomResourceExt as _;
 use network::Network;
@@ -39,7 +42,8 @@ const ORIGINAL: &str = "71 s a loop at 200";
 pub(super) async fn measure(options: &Options, clusters: usize, results: &mut Results) -> Result<()> {
     eprintln!("{clusters} simulated clusters: starting etcd, the API server and the operator");
     let plane = ControlPlane::start().await?;
-    plane.install(&[EtcdCluster::crd(), EtcdMember::crd()]).await?;
+    let kinds = [EtcdCluster::crd(), EtcdMember::crd(), EtcdBackup::crd(), EtcdRestore::crd()];
+    plane.install(&kinds).await?;
     let namespace = plane.namespace("bench").await?;
     let identity =
         namespace.with_rules(etcd_operator::manager(etcd_operator::Scope::OwnNamespace).rules()).await?;

@@ -19,7 +19,7 @@ pub(crate) use self::upkeep::ROOM_PERCENT;
 use crate::{
     asking::{Listed, first_with_quorum},
     children::quorum,
-    etcd::{self, Client, Dial, Id},
+    etcd::{self, Client, Confirmed, Dial, Id},
     size::Size,
     version::Version,
 };
@@ -170,7 +170,8 @@ async fn list(change: &Change, dialer: &Arc<dyn Dial>) -> Result<(Vec<Listed>, S
     if change.through.is_empty() {
         return Err(Error::new(Category::Unavailable, format!("cannot {change}: no member answers")));
     }
-    let first = first_with_quorum(dialer, &change.through, change.cluster).await;
+    // Changes are few, and whatever answers there by now may be older than what was seen.
+    let first = first_with_quorum(dialer, &change.through, change.cluster, Confirmed::ByARead).await;
     first.map_err(|why| {
         Error::new(Category::Unavailable, format!("cannot {change}: no quorum answers: {why}"))
     })

@@ -3,7 +3,6 @@
 mod membership;
 
 use std::{
-    net::TcpListener,
     path::PathBuf,
     process::{Child, Stdio},
     sync::Arc,
@@ -12,7 +11,7 @@ use std::{
 
 use wheelhouse::Probe as _;
 use wheelhouse_local::{binaries::Binaries, progress::Progress};
-use wheelhouse_testing::eventually;
+use wheelhouse_testing::{eventually, free_address};
 
 use crate::{
     act::{self, Change, What},
@@ -51,9 +50,8 @@ impl Etcd {
     pub(crate) async fn start(flags: &[&str]) -> Self {
         let program = Binaries::for_tests(&Progress::shown()).await.unwrap().program("etcd");
         let folder = tempfile::tempdir().unwrap();
-        let held: Vec<_> = (0..9).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let mut free = held.iter().map(|listener| listener.local_addr().unwrap().to_string());
-        let [addresses, peers, metrics] = [(); 3].map(|()| free.by_ref().take(3).collect::<Vec<_>>());
+        let three = || (0..3).map(|_| free_address().to_string()).collect::<Vec<_>>();
+        let [addresses, peers, metrics] = [three(), three(), three()];
         let all: Vec<_> =
             peers.iter().enumerate().map(|(number, peer)| format!("m{number}=http://{peer}")).collect();
         let arguments = (0..3).map(|number| {
@@ -73,7 +71,6 @@ impl Etcd {
             ours.into_iter().chain(flags.iter().map(|flag| (*flag).to_owned())).collect()
         });
         let arguments = arguments.collect();
-        drop(held);
         let (members, _folder) = (Vec::new(), folder);
         let mut etcd = Self { program, members, arguments, addresses, peers, metrics, _folder };
         etcd.members = (0..3).map(|number| etcd.run(number)).collect();
@@ -288,4 +285,31 @@ async fn a_member_that_serves_nobody_for_want_of_a_quorum_still_tells_how_far_it
     let asked = async { Client::connect(Arc::new(Tcp), &etcd.addresses[2], PATIENCE).await?.status().await };
     let silence = tokio::time::timeout(Duration::from_secs(2), asked).await;
     assert!(!matches!(silence, Ok(Ok(_))), "it serves clients: {silence:?}");
+}
+
+/// It applies nothing, and tells 0, until it asks the others for their votes: a second or so. Of two that differ in one entry, at
+/// least one has nothing behind its last snapshot.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_has_nothing_behind_its_snapshot_tells_how_far_it_is_as_soon_as_it_asks_for_votes() {
+    for writes in [20, 21] {
+        let mut etcd = Etcd::start(&["--snapshot-count=1"]).await;
+        for _ in 0..writes {
+            etcd.client(0).await.put("key", "value").await.unwrap();
+        }
+        let newest_snapshot = || {
+            let names = std::fs::read_dir(etcd._folder.path().join("2/member/snap")).unwrap();
+            let names = names.filter_map(|file| file.unwrap().file_name().into_string().ok());
+            let index =
+                |name: String| u64::from_str_radix(name.strip_suffix(".snap")?.rsplit('-').next()?, 16).ok();
+            names.filter_map(index).max().unwrap_or_default()
+        };
+        eventually("it has a snapshot of most of that", async || newest_snapshot() >= 20).await;
+        let snapshot = newest_snapshot();
+        etcd.members.iter_mut().for_each(end);
+        etcd.start_again(2);
+        let standing = async || standing::ask(&etcd.metrics[2], &Tcp, &etcd.peers[2]).await;
+        eventually("it tells how far it is", async || standing().await.is_ok()).await;
+        let position = standing().await.unwrap().position;
+        assert!(position.index >= snapshot, "{position:?}, and its snapshot is of {snapshot}");
+    }
 }

@@ -153,11 +153,7 @@ fn new_seed(view: &View<'_>, new: &New) -> Option<String> {
     if view.has_begun() || view.waits_for_former_pods() {
         return None;
     }
-    let began = |member: &&Member<'_>| {
-        let status = member.record.map(|record| &record.status);
-        status.is_some_and(|status| status.began && status.data != Some(Data::Lost))
-    };
-    if let Some(member) = view.members.iter().find(began) {
+    if let Some(member) = view.members.iter().find(|member| member.may_have_served()) {
         return (view.seed() != Some(&member.name)).then(|| member.name.clone());
     }
     let is_first =

@@ -67,6 +67,7 @@ pub const INCARNATION: &str = "etcd.database.coreos.com/incarnation";
     validation = way_from(5),
     validation = way_from(6),
     validation = way_from(7),
+    validation = no_way_from_a_pod(),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Wanted", type_ = "integer", json_path = ".spec.size"),
     printcolumn(name = "Ready", type_ = "integer", json_path = ".status.readyMembers"),
@@ -169,6 +170,13 @@ fn way_from(minor: u32) -> Rule {
         &format!("({WANTED} <= {} && {WANTED} >= {least})", minor + 1),
         format!("from 3.{minor} etcd {message}; it is one minor version at a time"),
     )
+}
+
+/// Whose pod is made anew with its data in it has lost that, and whoever comes instead begins with what the others run.
+fn no_way_from_a_pod() -> Rule {
+    let message = "data that is in pods (storage.emptyDir) cannot go on to another minor version: restore a backup into another cluster";
+    let is_the_same = format!("{WANTED} == int(self.status.currentVersion.split('.')[1])");
+    once_it_runs(".", &format!("!self.spec.storage.emptyDir || {is_the_same}"), message.to_owned())
 }
 
 /// What is to be different about the pods.

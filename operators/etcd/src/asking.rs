@@ -16,7 +16,7 @@ pub use self::{
     upkeep::{Alarm, AlarmKind, Upkeep},
 };
 use crate::{
-    etcd::{self, Client, Dial, Id},
+    etcd::{self, Client, Confirmed, Dial, Id},
     positions::{Position, Positions},
     version::Version,
 };
@@ -147,7 +147,9 @@ pub(crate) struct AskMembers {
     pub(crate) addresses: Vec<String>,
     /// What etcd calls the cluster, if that is known.
     pub(crate) cluster: Option<Id>,
-    /// What is intended of the members: a list is never older than that.
+    /// By what a list is known to be good: clusters by the thousand are asked no more than they have to be.
+    pub(crate) confirmed: Confirmed,
+    /// Of whom, and what is intended of them: a list is never older than that.
     pub(crate) intentions: String,
     pub(crate) fresh_for: Duration,
 }
@@ -156,7 +158,8 @@ impl Probe for AskMembers {
     type Answer = Vec<Listed>;
 
     fn target(&self) -> String {
-        format!("{} {:?} {}", self.addresses.join(" "), self.cluster, self.intentions)
+        let addresses = self.addresses.join(" ");
+        format!("{addresses} {:?} {:?} {}", self.cluster, self.confirmed, self.intentions)
     }
 
     fn time_out(&self) -> Duration {
@@ -171,7 +174,8 @@ impl Probe for AskMembers {
         if self.addresses.is_empty() {
             return Err("no member has an address".to_owned());
         }
-        first_with_quorum(&self.dialer, &self.addresses, self.cluster).await.map(|(members, _)| Some(members))
+        let first = first_with_quorum(&self.dialer, &self.addresses, self.cluster, self.confirmed).await;
+        first.map(|(members, _)| Some(members))
     }
 }
 
@@ -181,10 +185,11 @@ pub(crate) async fn first_with_quorum(
     dialer: &Arc<dyn Dial>,
     addresses: &[String],
     cluster: Option<Id>,
+    confirmed: Confirmed,
 ) -> Result<(Vec<Listed>, String), String> {
     let ask = |address: &String| {
         let (dialer, address) = (dialer.clone(), address.clone());
-        async move { members(dialer, &address, cluster).await.map(|members| (members, address)) }
+        async move { members(dialer, &address, cluster, confirmed).await.map(|members| (members, address)) }
     };
     let mut not_asked = addresses.iter();
     let mut asking = FuturesUnordered::new();
@@ -215,8 +220,13 @@ fn check_cluster(known: Option<Id>, answering: Id) -> Result<(), String> {
 }
 
 /// The members, as a quorum confirms them through the member at that address.
-async fn members(dialer: Arc<dyn Dial>, address: &str, cluster: Option<Id>) -> Result<Vec<Listed>, String> {
-    let asked = async { Client::connect(dialer, address, PATIENCE).await?.members().await };
+async fn members(
+    dialer: Arc<dyn Dial>,
+    address: &str,
+    cluster: Option<Id>,
+    confirmed: Confirmed,
+) -> Result<Vec<Listed>, String> {
+    let asked = async { Client::connect(dialer, address, PATIENCE).await?.members(confirmed).await };
     let (answering, members) = asked.await.map_err(|error| error.to_string())?;
     check_cluster(cluster, Id(answering))?;
     let mut listed: Vec<_> = members
@@ -259,7 +269,9 @@ mod tests {
     async fn dialled(addresses: [&str; 3]) -> (Vec<(String, Duration)>, String) {
         let nobody = Arc::new(Nobody(Mutex::default(), Some(Instant::now())));
         let dialer: Arc<dyn Dial> = Arc::new(nobody.clone());
-        let why = first_with_quorum(&dialer, &addresses.map(str::to_owned), None).await.unwrap_err();
+        let why = first_with_quorum(&dialer, &addresses.map(str::to_owned), None, Confirmed::ByTheList)
+            .await
+            .unwrap_err();
         (nobody.0.lock().clone(), why)
     }
 

@@ -132,9 +132,9 @@ enum Verb {
         /// What the SHA-256 of the backup has to be
         #[arg(long)]
         sha256: Option<String>,
-        /// Do nothing if this file is there
+        /// Do nothing if one of these is there
         #[arg(long)]
-        unless: Option<PathBuf>,
+        unless: Vec<PathBuf>,
     },
     /// Remove files that this EtcdBackup wrote
     Remove {
@@ -185,13 +185,40 @@ async fn run(arguments: Arguments) -> Result<Outcome> {
     match arguments.verb {
         Verb::Save(arguments) => save::run(&place, &mounts, arguments).await,
         Verb::Check => check(&place, &mounts).await,
-        Verb::Fetch { unless: Some(file), .. } if file.exists() => {
-            tracing::info!("{} is there: nothing has to be fetched", file.display());
-            Ok(Outcome::Removed { paths: Vec::new(), left: Vec::new(), whole: Vec::new() })
-        }
-        Verb::Fetch { to, sha256, .. } => fetch(&place, &mounts, &to, sha256.as_deref()).await,
+        Verb::Fetch { to, sha256, unless } => match unless.iter().find(|file| file.exists()) {
+            Some(file) => {
+                tracing::info!("{} is there: nothing has to be fetched", file.display());
+                Ok(Outcome::Removed { paths: Vec::new(), left: Vec::new(), whole: Vec::new() })
+            }
+            None => fetch(&place, &mounts, &to, sha256.as_deref()).await,
+        },
         Verb::Remove { backup_uid, unfinished, paths } => {
             remove(&place, &mounts, &backup_uid, paths, unfinished).await
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn fetched(folder: &std::path::Path) -> Result<Outcome> {
+        let path = |name: &str| folder.join(name).display().to_string();
+        let place = r#"{"volume": {"claim": "backups", "path": "db"}}"#;
+        let (to, mark, prepared) = (path("snapshot.db"), path("member.json"), path("prepared"));
+        let arguments =
+            ["backup", "fetch", "--place", place, "--to", &to, "--unless", &mark, "--unless", &prepared];
+        run(Arguments::parse_from(arguments)).await
+    }
+
+    #[tokio::test]
+    async fn nothing_is_fetched_where_it_was_made_ready_or_begun_with() {
+        for name in ["member.json", "prepared"] {
+            let folder = tempfile::tempdir().unwrap();
+            // There is no such backup.
+            assert!(fetched(folder.path()).await.is_err());
+            fs::create_dir(folder.path().join(name)).unwrap();
+            assert!(matches!(fetched(folder.path()).await, Ok(Outcome::Removed { .. })));
         }
     }
 }

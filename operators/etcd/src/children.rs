@@ -400,7 +400,8 @@ fn pod_spec(cluster: &EtcdCluster, policy: &PodPolicy, member: &str, etcd: &str,
     })
 }
 
-/// Each member rather on a node of its own, or not otherwise.
+/// Each member rather on a node of its own, or not otherwise. Where it has to be so, that is among those of one incarnation: who is to
+/// take the place of others comes while they are there.
 fn affinity(cluster: &EtcdCluster, policy: &PodPolicy) -> Value {
     let mut affinity = policy.affinity.as_ref().map_or_else(|| json!({}), |theirs| json!(theirs));
     if affinity.get("podAntiAffinity").is_none() {
@@ -409,7 +410,11 @@ fn affinity(cluster: &EtcdCluster, policy: &PodPolicy) -> Value {
             "topologyKey": "kubernetes.io/hostname",
         });
         let wish = match policy.anti_affinity {
-            Some(true) => json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]}),
+            Some(true) => {
+                let mut of_the_first = json!({"labelSelector": {"matchExpressions": [seed::of_the_first()]}});
+                wheelhouse::overrides::merge(&mut of_the_first, &term);
+                json!({"requiredDuringSchedulingIgnoredDuringExecution": [of_the_first]})
+            }
             _ => {
                 json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]})
             }
@@ -507,7 +512,13 @@ mod tests {
         json!({"antiAffinity": true}),
         "/spec/affinity/podAntiAffinity",
         json!({"requiredDuringSchedulingIgnoredDuringExecution": [
-            {"labelSelector": {"matchLabels": {"etcd_cluster": "example"}}, "topologyKey": "kubernetes.io/hostname"},
+            {
+                "labelSelector": {
+                    "matchLabels": {"etcd_cluster": "example"},
+                    "matchExpressions": [{"key": INCARNATION_LABEL, "operator": "DoesNotExist"}],
+                },
+                "topologyKey": "kubernetes.io/hostname",
+            },
         ]})
     )]
     #[case::tolerations(

@@ -91,10 +91,24 @@ impl Error {
     pub fn says(&self, words: &str) -> bool {
         matches!(self, Self::Refused { message, .. } if message.contains(words))
     }
+
+    /// Where etcd asks clients who they are, it refuses a read only after it knows that it could answer.
+    pub(crate) fn is_only_locked(&self) -> bool {
+        self.says("permission denied") || self.says("user name is empty")
+    }
 }
 
 /// What etcd answers.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// By what a list of members is known to be what a quorum confirms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confirmed {
+    /// etcd sees to it itself, if it is asked to: since 3.5.
+    ByTheList,
+    /// By a read through the same member right before. 3.4 tells what that member remembers, whoever is left.
+    ByARead,
+}
 
 /// A connection to one member.
 #[derive(Clone)]
@@ -140,7 +154,13 @@ impl Client {
     ///
     /// # Errors
     /// When there is no quorum, or no answer.
-    pub async fn members(&self) -> Result<(u64, Vec<Member>)> {
+    pub async fn members(&self, confirmed: Confirmed) -> Result<(u64, Vec<Member>)> {
+        if confirmed == Confirmed::ByARead {
+            match self.get("\0").await {
+                Err(error) if !error.is_only_locked() => return Err(error),
+                _ => {}
+            }
+        }
         let request = MemberListRequest { linearizable: true };
         let answer: MemberListResponse = self.call("/etcdserverpb.Cluster/MemberList", request).await?;
         Ok((answer.header.unwrap_or_default().cluster_id, answer.members))
@@ -354,5 +374,55 @@ impl Serialize for Id {
 impl<'de> Deserialize<'de> for Id {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioExecutor;
+
+    use super::*;
+    use crate::simulation::said;
+
+    /// A member of 3.4: it lists whom it remembers, whoever is left, and answers a read like this.
+    struct Remembering(Option<(Code, &'static str)>);
+
+    impl Dial for Remembering {
+        fn dial(&self, _: &str) -> BoxFuture<'static, std::io::Result<Box<dyn Stream>>> {
+            let refusal = self.0;
+            let service = service_fn(move |request: ::http::Request<hyper::body::Incoming>| async move {
+                let listed = Member { id: 1, name: "db-0".to_owned(), ..Member::default() };
+                let list = MemberListResponse { header: None, members: vec![listed] };
+                let answer = match (request.uri().path(), refusal) {
+                    ("/etcdserverpb.Cluster/MemberList", _) => Ok(list.encode_to_vec()),
+                    ("/etcdserverpb.KV/Range", Some(refusal)) => Err(refusal),
+                    _ => Ok(Vec::new()),
+                };
+                Ok::<_, Infallible>(said(answer))
+            });
+            let (ours, theirs) = tokio::io::duplex(1 << 16);
+            let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            tokio::spawn(server.serve_connection(TokioIo::new(theirs), service));
+            Box::pin(async move { Ok(Box::new(ours) as Box<dyn Stream>) })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_list_is_confirmed_by_a_quorum_where_etcd_does_not_do_that_itself() {
+        let listed = async |read: Option<(Code, &'static str)>, confirmed| {
+            let dialer = Arc::new(Remembering(read));
+            let client = Client::connect(dialer, "db-0:2379", Duration::from_secs(5)).await.unwrap();
+            client.members(confirmed).await.map(|(_, members)| members.len())
+        };
+        let alone = Some((Code::Unavailable, "etcdserver: request timed out"));
+        assert_eq!(listed(alone, Confirmed::ByTheList).await, Ok(1), "it tells what it remembers");
+        let why = listed(alone, Confirmed::ByARead).await.unwrap_err();
+        assert_eq!(why, Error::NoAnswer("etcdserver: request timed out".to_owned()));
+        assert_eq!(listed(None, Confirmed::ByARead).await, Ok(1));
+        let locked = Some((Code::InvalidArgument, "etcdserver: user name is empty"));
+        assert_eq!(listed(locked, Confirmed::ByARead).await, Ok(1), "it was about to answer");
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     },
     etcd::Id,
     observe::RecordSeen,
+    version::Version,
 };
 
 /// From what a later incarnation begins.
@@ -57,6 +58,9 @@ pub struct Incarnation {
     /// From what it begins; the first begins from nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
+    /// What its seed runs, where it is to read what an etcd of another version than the wanted one may have written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<Version>,
     /// The restore that asked for it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore: Option<Requested>,
@@ -123,6 +127,17 @@ pub fn cluster_id(cluster: &EtcdCluster, records: &[RecordSeen], number: u32) ->
     status
         .and_then(|status| status.cluster_id)
         .or_else(|| of_it.into_iter().find_map(|record| record.status.cluster_id))
+}
+
+/// Whether a cluster has data, or will have what it had before: this incarnation has begun, or takes the place of one that
+/// has served. That one has no ID yet while it is being made ready is no reason to begin another.
+pub fn holds_data(cluster: &EtcdCluster, records: &[RecordSeen], current: &Incarnation) -> bool {
+    let succeeds_one_that_served = match &current.source {
+        None => current.number > 0,
+        Some(Source::Survivor { .. }) => true,
+        Some(Source::Backup { moves_revisions, .. }) => *moves_revisions,
+    };
+    succeeds_one_that_served || cluster_id(cluster, records, current.number).is_some()
 }
 
 fn annotation<T: serde::de::DeserializeOwned>(

@@ -13,6 +13,8 @@ pub(crate) const HEALTH_PORT: u16 = 2382;
 pub(crate) const VOLUME: &str = "/var/etcd";
 /// What says whose data is on the volume.
 pub(crate) const MARK: &str = "/var/etcd/member.json";
+/// Where data lies ready for a member that is to begin with it.
+pub(crate) const PREPARED: &str = "/var/etcd/prepared";
 /// Where the backup is put that a member begins from.
 pub(crate) const SNAPSHOT: &str = "/var/etcd/snapshot.db";
 /// Where the volume of a survivor is, in the pod of whoever begins from it.

@@ -1,6 +1,6 @@
 //! Observe: an EtcdCluster, the records, pods and volumes of its members, and what etcd says.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, PodCondition};
 use kube::{
@@ -19,7 +19,7 @@ use crate::{
     },
     asking::{Answer, AskHashes, AskMember, AskMembers, AskStanding, Hashes, Listed},
     children::{self, CLUSTER_LABEL, CLUSTER_UID_LABEL},
-    etcd::{Dial, Id},
+    etcd::{Confirmed, Dial, Id},
     incarnation, layout,
     positions::{Position, Positions, Seen as PositionSeen},
     size::Size,
@@ -161,8 +161,17 @@ pub struct PodSeen {
     pub reference: Reference,
     /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     pub phase: String,
+    /// By when it was to be gone, if it is to go.
+    #[serde(default)]
+    pub gone_by: Option<Timestamp>,
+    /// What it waits for, if it has not started.
+    #[serde(default)]
+    pub waits_for: Option<PodWait>,
     /// Whether clients are sent to it.
     pub ready: bool,
+    /// Whether it is on a node: before that nothing is mounted in it.
+    #[serde(default)]
+    pub has_node: bool,
     /// Where etcd answers, once it has an address.
     #[serde(default)]
     pub address: Option<String>,
@@ -190,6 +199,22 @@ fn absent<T>() -> Known<T> {
     Known::Absent
 }
 
+/// What a pod waits for that has not started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PodWait {
+    /// A node, in the words of the scheduler.
+    Node(String),
+    /// What is to be done before etcd may start, in the words of kubelet.
+    Preparation(String),
+}
+
+impl fmt::Display for PodWait {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Node(why) | Self::Preparation(why)) = self;
+        formatter.write_str(why)
+    }
+}
+
 impl PodSeen {
     /// It ran to its end, and will not run again.
     pub fn is_finished(&self) -> bool {
@@ -206,6 +231,9 @@ pub struct BackupSeen {
     pub sha256: String,
     /// Its revision.
     pub revision: i64,
+    /// The version of etcd that it was taken from, if that is known.
+    #[serde(default)]
+    pub etcd_version: Option<Version>,
     /// When it was there and verified.
     pub at: Timestamp,
 }
@@ -278,7 +306,8 @@ pub(crate) async fn observe(
         dialer: dialer.clone(),
         addresses,
         cluster: cluster_id,
-        intentions: format!("{uid} {}", intentions(&records)),
+        confirmed: confirmation_by(&pods),
+        intentions: format!("{uid} {current} {}", intentions(&records)),
         fresh_for,
     });
     let furthest = operator.positions.furthest(&uid).filter(|_| members.value().is_none());
@@ -318,6 +347,14 @@ pub(crate) async fn observe(
         seen.hashes = world.probe(ask_hashes(dialer, &seen.pods, cluster_id));
     }
     Ok(seen)
+}
+
+/// How whoever is in these pods can be asked for a list that a quorum confirms.
+fn confirmation_by(pods: &[PodSeen]) -> Confirmed {
+    match pods.iter().all(|pod| pod.version.is_some_and(Version::confirms_its_list)) {
+        true => Confirmed::ByTheList,
+        false => Confirmed::ByARead,
+    }
 }
 
 /// What etcd calls a member, as its record says.
@@ -361,6 +398,7 @@ async fn latest_backup(
             place: backup.spec.place()?.at(&kept.path),
             sha256: kept.content.sha256.clone(),
             revision: kept.content.revision,
+            etcd_version: kept.content.etcd_version,
             at: kept.at,
         })
     };
@@ -407,7 +445,14 @@ fn see_pod(
     (uid, cluster): (&str, Option<Id>),
     fresh_for: Duration,
 ) -> PodSeen {
-    let is_ready = |condition: &PodCondition| condition.type_ == "Ready" && condition.status == "True";
+    let is = |kind: &str| {
+        let holds = |condition: &PodCondition| condition.type_ == kind && condition.status == "True";
+        pod.status.conditions.iter().any(holds)
+    };
+    let lacks = |kind: &str| {
+        let lacking = |known: &&PodCondition| known.type_ == kind && known.status == "False";
+        pod.status.conditions.iter().find(lacking)?.message.clone()
+    };
     // The address of a pod that has ended may be another's.
     let has_ended = matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"));
     let address =
@@ -418,7 +463,12 @@ fn see_pod(
     PodSeen {
         reference: Reference::of(pod),
         phase: pod.status.phase.clone().unwrap_or_else(|| "Pending".to_owned()),
-        ready: pod.status.conditions.iter().any(is_ready),
+        gone_by: pod.metadata.deletion_timestamp.as_ref().map(|time| time.0),
+        waits_for: lacks("PodScheduled")
+            .map(PodWait::Node)
+            .or_else(|| lacks("Initialized").map(PodWait::Preparation)),
+        ready: is("Ready"),
+        has_node: is("PodScheduled") || address.is_some(),
         version: pod.annotations().get(children::VERSION).and_then(|version| version.parse().ok()),
         made_for: pod.annotations().get(children::WANTED).cloned(),
         incarnation: incarnation_in(pod.labels()),
@@ -445,6 +495,33 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn where_a_member_only_tells_what_it_remembers_lists_are_confirmed_by_a_read() {
+        let pods = |versions: &[Option<&str>]| {
+            let pod = |version: &Option<&str>| {
+                let content = json!({
+                    "reference": reference(), "phase": "Running", "ready": true, "version": version, "etcd": "absent",
+                });
+                serde_json::from_value::<PodSeen>(content).unwrap()
+            };
+            confirmation_by(&versions.iter().map(pod).collect::<Vec<_>>())
+        };
+        assert_eq!(pods(&[Some("3.5.35"), Some("3.6.16")]), Confirmed::ByTheList);
+        assert_eq!(pods(&[Some("3.5.35"), Some("3.4.30")]), Confirmed::ByARead);
+        assert_eq!(pods(&[Some("3.5.35"), None]), Confirmed::ByARead);
+    }
+
+    fn reference() -> Reference {
+        Reference {
+            kind: wheelhouse::Kind::of::<Pod>(&()),
+            namespace: None,
+            name: "db-0".to_owned(),
+            uid: String::new(),
+            resource_version: String::new(),
+            terminating: false,
+        }
+    }
 
     /// A cluster of the same name that was there before, or this one before it was restored, is another.
     #[test]

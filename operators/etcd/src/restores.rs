@@ -5,6 +5,8 @@
 //! - Nothing is asked of a cluster before a pod has verified the whole backup, and what it found is in the status.
 //! - A cluster with data is asked only where the restore says so, under the version of the cluster that was seen.
 //! - An EtcdCluster is made, or told; it is never deleted.
+//! - A restore that is deleted while the data that it is to replace is there is called off.
+//! - Nothing is decided for good on what the cache does not say of a request: what is not there may only be unseen.
 
 mod analyse;
 
@@ -23,10 +25,11 @@ use crate::{
     Scope,
     api::{
         EtcdCluster, Restored,
-        backup::{EtcdRestore, Place, RESTORE, RestoreFrom},
+        backup::{CALLED_OFF, EtcdRestore, Place, RESTORE, RestoreFrom, RestorePhase},
     },
     backup::pods,
-    worker::{GENERATION, RESTORE_LABEL, WorkerSeen, WorkerView},
+    incarnation,
+    worker::{GENERATION, RESTORE_LABEL, WorkerSeen, WorkerView, foremost, name_beside, of_name},
 };
 
 /// How long the verification of a backup may take.
@@ -52,13 +55,20 @@ pub struct Seen {
     pub image: String,
     /// The EtcdCluster, if it is there.
     pub cluster: Option<ClusterSeen>,
-    /// The pod that verifies the backup, if it is there.
-    pub checker: Option<WorkerSeen>,
+    /// The pods that verify the backup: one, and those beside it that are stuck.
+    pub checkers: Vec<WorkerSeen>,
     /// What went wrong the last time, if it did.
     #[serde(default)]
     pub last_failure: Option<Failure>,
     /// When this was.
     pub now: Timestamp,
+}
+
+impl Seen {
+    /// The pod that verifies the backup, if there is one.
+    fn checker(&self) -> Option<&WorkerSeen> {
+        foremost(self.checkers.iter(), self.now)
+    }
 }
 
 /// An EtcdCluster that is to begin from a backup.
@@ -67,15 +77,24 @@ pub struct Seen {
 pub struct ClusterSeen {
     /// This very one.
     pub reference: Reference,
-    /// Whether it has data.
-    pub has_begun: bool,
+    /// Whether it has data, or will have what it had before.
+    pub holds_data: bool,
     /// What it runs; what it is to run, if it does not yet.
     pub version: String,
     /// Whether the operator keeps its hands off it.
     pub paused: bool,
+    /// The UID of the restore that it begins with, or has begun with.
+    #[serde(default)]
+    pub begins_with: Option<String>,
     /// The restore that it was asked for last.
     #[serde(default)]
     pub asked: Option<RestoreFrom>,
+    /// Whether nothing more comes of that one, because somebody deleted it, or it was refused.
+    #[serde(default)]
+    pub asked_in_vain: bool,
+    /// The UID of the restore that was called off last.
+    #[serde(default)]
+    pub called_off: Option<String>,
     /// The restore that its data is from.
     #[serde(default)]
     pub restored: Option<Restored>,
@@ -111,15 +130,25 @@ impl Operator for EtcdRestores {
     type Action = Deed;
 
     async fn observe(&self, restore: Arc<EtcdRestore>, world: &World<'_>) -> Result<Seen> {
-        let cluster = world.get::<EtcdCluster>(&restore.spec.etcd_cluster.name).await?;
+        let name = &restore.spec.etcd_cluster.name;
+        let cluster = world.get::<EtcdCluster>(name).await?;
+        let mut cluster = cluster.as_deref().map(ClusterSeen::of);
+        if analyse::is_decided_by_absence(&restore, cluster.as_ref()) {
+            let live = world.live::<EtcdCluster>(restore.namespace().as_deref()).get(name).await?;
+            cluster = live.as_ref().map(ClusterSeen::of);
+        }
+        if let Some(cluster) = &mut cluster
+            && let Some(other) = analyse::comes_first(&restore, cluster)
+        {
+            cluster.asked_in_vain = is_over(other, world).await?;
+        }
         let pods = world.owned::<WorkerView>().await?;
-        let name = checker_name(&restore.name_any());
-        let checker = pods.iter().find(|pod| pod.name_any() == name);
+        let pods: Vec<_> = pods.iter().map(|pod| WorkerSeen::of(pod, world.now())).collect();
         Ok(Seen {
             is_ours: self.scope.includes(restore.annotations()),
             image: self.image.clone(),
-            cluster: cluster.as_deref().map(ClusterSeen::of),
-            checker: checker.map(|pod| WorkerSeen::of(pod, world.now())),
+            cluster,
+            checkers: of_name(&checker_name(&restore.name_any()), &pods).cloned().collect(),
             restore: (*restore).clone(),
             last_failure: world.last_failure(),
             now: world.now(),
@@ -142,17 +171,51 @@ impl Operator for EtcdRestores {
     }
 }
 
+/// Whether nothing more comes of what an EtcdRestore asked for. What the cache does not have may only be unseen.
+async fn is_over(asked: &RestoreFrom, world: &World<'_>) -> Result<bool> {
+    let is_it = |restore: &EtcdRestore| restore.uid().as_ref() == Some(&asked.uid);
+    let known = world.get::<EtcdRestore>(&asked.name).await?.filter(|known| is_it(known));
+    let known = match known {
+        Some(known) => Some(known),
+        None => {
+            let live = world.live::<EtcdRestore>(world.resource().namespace.as_deref());
+            live.get(&asked.name).await?.filter(is_it).map(Arc::new)
+        }
+    };
+    let is_refused = |restore: &EtcdRestore| {
+        restore.status.as_ref().is_some_and(|status| status.phase == Some(RestorePhase::Refused))
+    };
+    Ok(known.is_none_or(|known| is_refused(&known)))
+}
+
 impl ClusterSeen {
+    /// Whether it begins from that restore, or has begun from it: there is no way back.
+    fn is_begun_with(&self, restore: &str) -> bool {
+        let is_done = self.restored.as_ref().is_some_and(|restored| restored.restore == restore);
+        is_done || self.begins_with.as_deref() == Some(restore)
+    }
+
+    /// Whether it is asked for that restore and has not begun from it.
+    fn is_asked_for(&self, restore: &str) -> bool {
+        let is_asked = self.asked.as_ref().is_some_and(|asked| asked.uid == restore);
+        is_asked && !self.is_begun_with(restore)
+    }
+
     fn of(cluster: &EtcdCluster) -> Self {
         let status = cluster.status.clone().unwrap_or_default();
         let asked = cluster.annotations().get(RESTORE).and_then(|text| serde_json::from_str(text).ok());
         let is_running = !status.current_version.is_empty();
+        // If that cannot be read, the cluster does nothing, whatever it is asked.
+        let current = incarnation::of(cluster).unwrap_or_default();
         Self {
             reference: Reference::of(cluster),
-            has_begun: status.cluster_id.is_some(),
+            holds_data: incarnation::holds_data(cluster, &[], &current),
+            begins_with: current.restore.map(|requested| requested.uid),
             version: if is_running { status.current_version } else { cluster.spec.version.clone() },
             paused: cluster.spec.paused,
             asked,
+            asked_in_vain: false,
+            called_off: cluster.annotations().get(CALLED_OFF).cloned(),
             restored: status.restored,
         }
     }
@@ -164,12 +227,13 @@ pub fn checker_name(restore: &str) -> String {
 }
 
 /// The pod that verifies the backup. It talks to nobody but the place where the backup is.
-pub fn checker(restore: &EtcdRestore, place: &Place, image: &str) -> Pod {
+fn checker(seen: &Seen, place: &Place) -> Pod {
+    let Seen { restore, image, checkers, .. } = seen;
     let (container, volumes) = pods::container("check", place, image, &["check"]);
     let generation = restore.metadata.generation.unwrap_or_default().to_string();
     let content = json!({
         "metadata": {
-            "name": checker_name(&restore.name_any()),
+            "name": name_beside(&checker_name(&restore.name_any()), checkers),
             "labels": {"app": "etcd-restore", RESTORE_LABEL: restore.name_any()},
             "annotations": {GENERATION: generation},
         },

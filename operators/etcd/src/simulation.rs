@@ -29,6 +29,7 @@ use kube::{
 use prost::{Message, bytes::Bytes};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tonic::Code;
 
 use crate::{
     api::{Data, EtcdCluster, EtcdMember, SEED},
@@ -236,7 +237,9 @@ impl Etcd {
         let header = Some(ResponseHeader { cluster_id: 0xc1, member_id: itself, revision: 1, raft_term: 1 });
         if path.ends_with("/Status") {
             let is_learner = self.members.iter().any(|member| member.id == itself && member.is_learner);
-            let leader = if self.has_quorum() { self.leader } else { 0 };
+            // Who was removed hears of nobody any more.
+            let is_listed = self.members.iter().any(|member| member.id == itself);
+            let leader = if is_listed && self.has_quorum() { self.leader } else { 0 };
             let status = StatusResponse {
                 header,
                 version: "3.6.16".to_owned(),
@@ -249,11 +252,13 @@ impl Etcd {
         if !self.has_quorum() {
             return Err("etcdserver: request timed out");
         }
-        if !path.ends_with("/MemberList") {
+        if !path.ends_with("/MemberList") && !path.ends_with("/Range") {
             self.changes += 1;
         }
         match path.rsplit('/').next().unwrap_or_default() {
             "MemberList" => Ok(MemberListResponse { header, members: self.members.clone() }.encode_to_vec()),
+            // What is under a key nobody asks: only whether a quorum answers.
+            "Range" => Ok(Vec::new()),
             "MemberAdd" => self.add(&MemberAddRequest::decode(body).unwrap()),
             "MemberPromote" => {
                 let id = MemberId::decode(body).unwrap().id;
@@ -361,6 +366,12 @@ async fn respond(
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await?.to_bytes();
     let answer = simulation.etcd.lock().unwrap().answer(&address, &path, &body[5..]);
+    // Unavailable is what etcd says in these cases.
+    Ok(said(answer.map_err(|message| (Code::Unavailable, message))))
+}
+
+/// What is said over gRPC.
+pub(crate) fn said(answer: Result<Vec<u8>, (Code, &str)>) -> Response<BoxBody<Bytes, Infallible>> {
     let mut trailers = HeaderMap::new();
     let content = match answer {
         Ok(message) => {
@@ -368,15 +379,14 @@ async fn respond(
             let length = u32::try_from(message.len()).unwrap().to_be_bytes();
             [&[0], length.as_slice(), &message].concat()
         }
-        Err(message) => {
-            // Unavailable, which is what etcd says in these cases.
-            trailers.insert("grpc-status", "14".parse().unwrap());
+        Err((code, message)) => {
+            trailers.insert("grpc-status", i32::from(code).into());
             trailers.insert("grpc-message", message.parse().unwrap());
             Vec::new()
         }
     };
     let body = Full::new(Bytes::from(content)).with_trailers(async move { Some(Ok(trailers)) }).boxed();
-    Ok(Response::builder().header("content-type", "application/grpc").body(body).unwrap())
+    Response::builder().header("content-type", "application/grpc").body(body).unwrap()
 }
 
 /// The number of a member tells its ID, so that every run has the same.

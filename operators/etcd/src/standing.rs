@@ -70,7 +70,8 @@ impl Standing {
         }
         let member = labelled(metrics, "etcd_server_id", "server_id").and_then(|id| id.parse().ok());
         let member: Id = member.ok_or("etcd does not tell its ID")?;
-        // Until it has looked through its log, it does not know what it knows.
+        // Until it has looked through its log, it does not know what it knows. Where nothing is behind its last snapshot, it
+        // tells how far that is as soon as it asks the others for their votes.
         let applied = number("etcd_server_proposals_applied_total")?;
         if applied < 1.0 {
             return Err("etcd has not read its log yet".to_owned());

@@ -23,6 +23,9 @@ pub const TESTED: [Version; 3] = [Version::new(3, 5, 35), Version::new(3, 6, 16)
 /// in the format of etcd's second version, which was written until 3.5.
 pub const READS_OLD_ENTRIES: u32 = 6;
 
+/// The first minor version that comes with a program that restores: `etcdutl`.
+const RESTORES_SINCE: u32 = 5;
+
 /// What a cluster runs that does not say.
 pub const DEFAULT: &str = "3.6.16";
 
@@ -51,6 +54,18 @@ impl Version {
             _ if self.minor + 1 == oldest.minor => self,
             _ => of_minor(oldest.minor - 1),
         }
+    }
+
+    /// The version that a backup or a survivor is begun from with, where members are to run this one. 3.4 has no program
+    /// that restores, and 3.5 reads what it wrote.
+    pub fn that_restores(self) -> Self {
+        let first = TESTED.into_iter().find(|tested| tested.minor == RESTORES_SINCE);
+        first.filter(|first| self.minor < first.minor).unwrap_or(self)
+    }
+
+    /// Whether etcd lists its members as a quorum confirms them: since 3.5.
+    pub const fn confirms_its_list(self) -> bool {
+        self.minor >= 5
     }
 
     /// Whether etcd has a way back from this minor version to the one before: since 3.6.

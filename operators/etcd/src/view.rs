@@ -42,6 +42,12 @@ impl<'a> Member<'a> {
         self.pod.and_then(|pod| pod.etcd.value())
     }
 
+    /// Whether it answers as itself and knows a leader: then it is a member, whatever a list says.
+    pub fn follows(&self) -> bool {
+        let is_itself = |id: Id| !self.record.is_some_and(|record| record.is_another(id));
+        self.answer().is_some_and(|answer| answer.leader.is_some() && is_itself(answer.member))
+    }
+
     /// How far it is, if it is known to follow nobody: etcd says so itself or, where it serves no client yet, its
     /// supervisor does.
     pub fn stranded_at(&self) -> Option<Position> {
@@ -116,6 +122,16 @@ impl<'a> Member<'a> {
     /// Whether its record, or one that was written again, says that it began.
     pub fn began(&self) -> bool {
         self.record.is_some_and(|record| record.status.began || record.spec.intent == Intent::Existing)
+    }
+
+    /// Whether it has begun, and is not known to have nothing. It may have served by now, whoever has heard of that.
+    pub fn may_have_served(&self) -> bool {
+        self.began() && self.record.is_some_and(|record| record.status.data != Some(Data::Lost))
+    }
+
+    /// Whether there is something of it that nobody tells of: its record is gone.
+    pub fn is_a_riddle(&self) -> bool {
+        self.record.is_none() && (self.pod.is_some() || self.volume.is_some())
     }
 
     /// Whether etcd was never asked to add it.
@@ -246,9 +262,9 @@ impl<'a> View<'a> {
             .as_ref()
             .map_or_else(|_| incarnation::told(&seen.cluster), |incarnation| incarnation.number);
         let incarnation = incarnation.unwrap_or(Incarnation { number, ..Incarnation::default() });
-        let has_begun = incarnation::cluster_id(&seen.cluster, &seen.records, number).is_some();
-        // What began before it was asked keeps its data, unless people have said that it may go.
-        let request = request.unwrap_or_default().filter(|request| request.in_place || !has_begun);
+        let holds_data = incarnation::holds_data(&seen.cluster, &seen.records, &incarnation);
+        // What there was before it was asked stays, unless people have said that it may go.
+        let request = request.unwrap_or_default().filter(|request| request.in_place || !holds_data);
         let of = |member: &Member<'_>| member.incarnation().unwrap_or(number);
         let (former, others): (Vec<_>, Vec<_>) =
             members.into_values().partition(|member| of(member) < number);
@@ -282,7 +298,30 @@ impl<'a> View<'a> {
 
     /// Whether a pod of an incarnation that has ended is there: nobody begins beside it.
     pub fn waits_for_former_pods(&self) -> bool {
-        self.former.iter().any(|member| member.pod.is_some())
+        self.former_pods().next().is_some()
+    }
+
+    /// The pods of incarnations that have ended which are waited for.
+    pub fn former_pods(&self) -> impl Iterator<Item = &'a PodSeen> {
+        self.former.iter().filter(|member| !self.is_passed_over(member)).filter_map(|member| member.pod)
+    }
+
+    /// A member whose pod was to be gone, and is not, though nobody can begin anew beside it: its node is gone, and nobody tells.
+    pub fn stuck(&self) -> Option<&Member<'a>> {
+        self.members.iter().find(|member| self.is_overdue(member) && !self.is_passed_over(member))
+    }
+
+    fn is_overdue(&self, member: &Member<'_>) -> bool {
+        member.pod.and_then(|pod| pod.gone_by).is_some_and(|by| by <= self.seen.now)
+    }
+
+    /// Whether a pod that does not go is nobody's trouble, wherever it is: a quorum has removed its member, or that never began, and
+    /// cannot any more, as its record says.
+    fn is_passed_over(&self, member: &Member<'_>) -> bool {
+        let is_nobody = |record: &RecordSeen| {
+            record.spec.intent == Intent::Left || (record.spec.intent.is_to_go() && !record.status.began)
+        };
+        self.is_overdue(member) && member.record.is_some_and(is_nobody)
     }
 
     /// How many members there are to be by now. An incarnation that has yet to begin has only its seed; a new
@@ -364,10 +403,14 @@ impl<'a> View<'a> {
         self.list.unwrap_or_default().iter().filter(|listed| !listed.is_learner)
     }
 
-    /// How many members have a vote; as far as was last known.
+    /// How many members have a vote; as far as was last known of this incarnation. Another one than the first
+    /// begins with one.
     pub fn voter_count(&self) -> usize {
-        let told = self.seen.cluster.status.as_ref().and_then(|status| usize::try_from(status.size).ok());
-        self.list.map_or(told.unwrap_or_default(), |_| self.voters().count())
+        let known =
+            self.seen.cluster.status.as_ref().filter(|told| told.incarnation == self.incarnation.number);
+        let told = known.and_then(|told| usize::try_from(told.size).ok());
+        let begins_with = usize::from(self.incarnation.number > 0);
+        self.list.map_or(told.unwrap_or(begins_with), |_| self.voters().count())
     }
 
     /// Whether anybody learns, ours or not.
@@ -434,9 +477,21 @@ impl<'a> View<'a> {
         Some(self.versions().map_or(wanted, |(oldest, newest)| wanted.next_on_the_way_from(oldest, newest)))
     }
 
-    /// The version that new members begin with: that of the others, which change theirs one after the other.
+    /// The version that new members begin with. Whoever begins anew has to read what was written before: any patch level does.
     pub fn version_of_new(&self) -> Option<Version> {
-        self.versions().map(|(oldest, _)| oldest).or(self.wanted_version())
+        let Some(reads) = self.incarnation.version.filter(|_| !self.has_begun()) else {
+            return self.version_of_the_others();
+        };
+        self.wanted_version().filter(|wanted| wanted.minor == reads.minor).or(Some(reads))
+    }
+
+    /// That of the others, which change theirs one after the other. Who has its data in its pod does not: whoever comes instead has
+    /// the next patch level.
+    pub fn version_of_the_others(&self) -> Option<Version> {
+        let Some((oldest, _)) = self.versions() else { return self.wanted_version() };
+        let in_pods = self.seen.cluster.spec.storage.empty_dir;
+        let next = self.next_version().filter(|next| in_pods && next.minor == oldest.minor);
+        next.or(Some(oldest))
     }
 
     /// Why nobody knows who the members are.
@@ -495,7 +550,10 @@ mod tests {
         let pod = |ordinal| PodSeen {
             reference: reference(&member(ordinal)),
             phase: "Running".to_owned(),
+            gone_by: None,
+            waits_for: None,
             ready: true,
+            has_node: true,
             address: None,
             version: None,
             made_for: None,

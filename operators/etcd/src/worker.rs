@@ -51,6 +51,9 @@ pub struct WorkerSeen {
     /// What came of it, if it has ended.
     #[serde(default)]
     pub ended: Option<Ended>,
+    /// By when it is to be gone, if it goes.
+    #[serde(default)]
+    pub gone_by: Option<Timestamp>,
     /// Whether its container runs.
     #[serde(default)]
     pub is_running: bool,
@@ -69,10 +72,38 @@ pub struct Ended {
     pub at: Timestamp,
 }
 
+/// The pods that do the work for which this name stands: of that name, or beside one of it that is stuck.
+pub fn of_name<'p>(base: &str, pods: &'p [WorkerSeen]) -> impl Iterator<Item = &'p WorkerSeen> {
+    pods.iter().filter(move |pod| {
+        pod.reference.name.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    })
+}
+
+/// Of these pods the one whose word counts: the one that stays, rather than one that goes.
+pub fn foremost<'p>(pods: impl Iterator<Item = &'p WorkerSeen>, now: Timestamp) -> Option<&'p WorkerSeen> {
+    pods.min_by_key(|pod| (pod.is_stuck(now), pod.reference.terminating))
+}
+
+/// The name of the next pod for that work: after whoever has the name and is stuck. It can be told again, so that two operators
+/// make one pod.
+pub fn name_beside(base: &str, pods: &[WorkerSeen]) -> String {
+    let mut uids: Vec<_> = of_name(base, pods).map(|pod| pod.reference.uid.as_str()).collect();
+    uids.sort_unstable();
+    let beside = uids.into_iter().map(|uid| format!("{base}-{}", uid.chars().take(5).collect::<String>()));
+    let is_taken = |name: &String| pods.iter().any(|pod| pod.reference.name == *name);
+    std::iter::once(base.to_owned()).chain(beside).find(|name| !is_taken(name)).unwrap_or(base.to_owned())
+}
+
 impl WorkerSeen {
     /// Whether it works, or is about to. One that goes does not any more: where nobody reaches its kubelet, it may never be gone.
     pub fn is_at_it(&self) -> bool {
         self.ended.is_none() && !self.reference.terminating
+    }
+
+    /// Whether it should be gone by now, and has not said what came of it: nobody reaches its kubelet. It may stay like
+    /// that for ever, so its work is another's.
+    pub fn is_stuck(&self, now: Timestamp) -> bool {
+        self.ended.is_none() && self.gone_by.is_some_and(|by| by < now)
     }
 
     /// What is known of a pod.
@@ -100,6 +131,7 @@ impl WorkerSeen {
             generation: pod.annotations().get(GENERATION).and_then(|text| text.parse().ok()),
             path: pod.annotations().get(PATH).cloned(),
             ended: ended.map(|outcome| Ended { outcome, at }),
+            gone_by: pod.metadata.deletion_timestamp.as_ref().map(|time| time.0),
             is_running: container.is_some_and(|state| state.running.is_some()),
             waits_for,
         }

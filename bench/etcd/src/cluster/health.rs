@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Result, bail};
-use etcd_operator::etcd::{Client, Tcp};
+use etcd_operator::etcd::{Client, Confirmed, Tcp};
 use futures::future::join_all;
 
 use super::stage::{Seat, Stage};
@@ -61,7 +61,7 @@ async fn check(seats: &[Seat], wanted: &Wanted) -> Result<(), String> {
     let answers = join_all(seats.iter().map(async |seat| (&seat.name, ask(seat).await))).await;
     let answering = answers.iter().find_map(|(_, answer)| answer.as_ref().ok());
     let Some((client, _)) = answering else { return Err("nobody answers".to_owned()) };
-    let (_, members) = client.members().await.map_err(|error| error.to_string())?;
+    let (_, members) = client.members(Confirmed::ByTheList).await.map_err(|error| error.to_string())?;
     let voters = members.iter().filter(|member| !member.is_learner).count();
     if members.len() != wanted.size || voters != wanted.size {
         return Err(format!("{} members, {voters} of them with a vote", members.len()));

@@ -9,7 +9,7 @@ use super::Etcd;
 use crate::{
     act::What,
     asking::{Listed, first_with_quorum},
-    etcd::{Dial, Id, Tcp},
+    etcd::{Confirmed, Dial, Id, Tcp},
 };
 
 impl Etcd {
@@ -19,7 +19,9 @@ impl Etcd {
 
     async fn try_listed(&self) -> Result<Vec<Listed>, String> {
         let dialer: Arc<dyn Dial> = Arc::new(Tcp);
-        first_with_quorum(&dialer, &self.addresses, None).await.map(|(listed, _)| listed)
+        first_with_quorum(&dialer, &self.addresses, None, Confirmed::ByTheList)
+            .await
+            .map(|(listed, _)| listed)
     }
 
     async fn listed(&self) -> Vec<Listed> {
@@ -103,4 +105,27 @@ async fn the_lead_is_handed_over_to_whoever_has_a_vote() {
     etcd.change(What::Lead { id: follower }).await.unwrap();
     assert_eq!(etcd.answer(0).await.leader, Some(follower), "it was handed over once");
     assert!(conflict(etcd.change(What::Lead { id: Id(1) }).await).contains("it has no vote"));
+}
+
+/// The operator holds to that: nobody goes who answers and follows somebody.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_was_removed_follows_nobody() {
+    let mut etcd = Etcd::start(&[]).await;
+    let removed = etcd.answer(2).await.member;
+    let follows = async |etcd: &Etcd| match etcd.try_client(2).await {
+        Some(client) => client.status().await.is_ok_and(|status| status.leader != 0),
+        None => false,
+    };
+    eventually("it is removed", async || {
+        // If it led, there is no leader for a moment.
+        let _ = etcd.change(What::Remove { peer_url: etcd.peer_url(2), unless_started: false }).await;
+        etcd.try_listed().await.is_ok_and(|all| all.iter().all(|listed| listed.id != removed))
+    })
+    .await;
+    eventually("it follows nobody", async || !follows(&etcd).await).await;
+    etcd.start_again(2);
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < std::time::Duration::from_secs(3) {
+        assert!(!follows(&etcd).await, "nor when it is started again");
+    }
 }

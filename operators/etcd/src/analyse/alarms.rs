@@ -9,7 +9,7 @@
 
 use wheelhouse::{Plan, plan::Condition};
 
-use super::next;
+use super::{certificates, next};
 use crate::{
     act::{Change, ROOM_PERCENT, What},
     asking::{Alarm, AlarmKind},
@@ -77,7 +77,7 @@ pub(super) fn condition(view: &View<'_>) -> Condition {
         None => NO_ALARM,
     };
     if is_raised(view, AlarmKind::NoSpace) {
-        told.push("delete or compact what is not needed (options.compaction does so regularly), or raise options.quotaBackendBytes; writes are taken again once every member has room".to_owned());
+        told.push(advice_on_space(view));
     }
     if is_raised(view, AlarmKind::Corrupt) {
         told.push(advice_on_corruption(view));
@@ -113,6 +113,19 @@ fn words(view: &View<'_>, alarm: Alarm) -> String {
         }
         (AlarmKind::NoSpace, None) => format!("{name} has used its quota up, and etcd refuses writes"),
     }
+}
+
+/// Who is never made anew stays with the quota that it has; and until 3.6 nobody but the options that it was made with tells that.
+fn advice_on_space(view: &View<'_>) -> String {
+    let larger = match certificates::can_lose_a_pod(view) {
+        true => ", or raise options.quotaBackendBytes",
+        false => {
+            " (the quota cannot be raised: pods of one or two members that have their data in them are never made anew, so let spec.options be what it was)"
+        }
+    };
+    format!(
+        "delete or compact what is not needed (options.compaction does so regularly){larger}; writes are taken again once every member has room"
+    )
 }
 
 fn advice_on_corruption(view: &View<'_>) -> String {

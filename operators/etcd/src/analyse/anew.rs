@@ -5,20 +5,27 @@
 use serde_json::{Value, json};
 use wheelhouse::{Event, Plan, Reference, Step, jiff::Timestamp, plan::Guard};
 
-use super::{intend, next::remove_remains};
+use super::{
+    intend,
+    next::{remove_remains, why_it_cannot_begin_anew},
+    told_of_leaving,
+};
 use crate::{
     act::Change,
     api::{EtcdClusterStatus, EtcdMember, INCARNATION, Intent, QuorumLoss, SEED, backup::RestoreFrom},
     children::{self, quorum},
     incarnation::{Incarnation, Requested, Source},
+    observe::RecordSeen,
     positions::Position,
+    version::Version,
     view::{Member, View},
 };
 
 /// The record of the member that a restore is prepared on, if it has yet to be made.
 pub(super) fn coming(view: &View<'_>) -> Option<EtcdMember> {
     let request = view.request.as_ref()?;
-    if !view.coming.is_empty() || view.waits_for_former_pods() {
+    let is_there = view.coming.iter().any(|member| !member.is_to_go());
+    if is_there || view.waits_for_former_pods() {
         return None;
     }
     let number = view.incarnation.number + 1;
@@ -27,7 +34,7 @@ pub(super) fn coming(view: &View<'_>) -> Option<EtcdMember> {
         view.next_ordinal(),
         Intent::Waiting,
         number,
-        view.version_of_new(),
+        reader(request.etcd_version, view.version_of_the_others()),
     );
     record.spec.source = Some(source_of(view, request));
     Some(record)
@@ -60,6 +67,10 @@ pub(super) fn begin(plan: &mut Plan<Change>, view: &View<'_>) -> bool {
         "BeginningAnew",
         format!("The cluster begins anew from {source}: {}", next.loss),
     ));
+    // Its supervisor may be about to write that it begins, under the version of the same record: one of the two is refused.
+    if let Some(record) = seed_that_may_begin(view) {
+        intend(plan, record, Intent::Leaving, "the cluster begins from something else");
+    }
     // What was made here is JSON.
     let text = serde_json::to_string(&next).unwrap_or_default();
     let fields = json!({"metadata": {"annotations": {INCARNATION: text, SEED: Value::Null}}});
@@ -67,14 +78,27 @@ pub(super) fn begin(plan: &mut Plan<Change>, view: &View<'_>) -> bool {
     true
 }
 
+/// The seed of this incarnation, as long as it can begin.
+fn seed_that_may_begin<'a>(view: &View<'a>) -> Option<&'a RecordSeen> {
+    let seed = view.member(view.seed()?).filter(|seed| !view.has_begun() && seed.only_waits());
+    seed?.record
+}
+
 /// A restore that is asked for, and whose data lies ready.
 fn restore(view: &View<'_>) -> Option<Incarnation> {
-    let request = view.request.as_ref()?;
+    // Whoever has just begun has an ID soon: then it is known to have data. Who has no record may have been anybody.
+    let may_serve = |member: &Member<'_>| member.may_have_served() || member.is_a_riddle();
+    let may_go = |request: &&RestoreFrom| request.in_place || !view.members.iter().any(may_serve);
+    let request = view.request.as_ref().filter(may_go)?;
+    // What serves would be away until that pod is gone; as long as it serves, its member is replaced.
+    if !view.is_without_a_list() && view.stuck().is_some() {
+        return None;
+    }
     let source = source_of(view, request);
     let is_ready = |member: &&Member<'_>| {
         member.intent() == Some(Intent::Waiting) && member.source() == Some(&source) && member.is_prepared()
     };
-    view.coming.iter().find(is_ready)?;
+    let ready = view.coming.iter().find(is_ready)?;
     let loss = match view.has_begun() {
         true => format!(
             "what was written after the backup of revision {} is gone, as was asked for",
@@ -85,6 +109,8 @@ fn restore(view: &View<'_>) -> Option<Incarnation> {
     Some(Incarnation {
         number: view.incarnation.number + 1,
         source: Some(source),
+        // What made it ready, whatever is wanted by now.
+        version: ready.version(),
         restore: Some(Requested { uid: request.uid.clone(), revision: request.revision }),
         loss,
     })
@@ -97,11 +123,11 @@ fn recovery(view: &View<'_>) -> Option<Incarnation> {
     let since = view.seen.cluster.status.as_ref()?.quorum_gone_since?;
     let is_due = view.seen.now.duration_since(since).as_secs() >= policy.restore_after_seconds;
     // Who was made ready for something else would begin it from that.
-    let is_clear = view.request.is_none() && view.coming.is_empty();
+    let is_clear = view.request.is_none() && view.coming.iter().all(Member::is_to_go);
     if policy.quorum_loss != QuorumLoss::Restore || !is_due || !is_clear {
         return None;
     }
-    let (source, loss) = match aftermath(view)?.survivor {
+    let (source, version, loss) = match aftermath(view)?.survivor {
         Some((member, position)) => {
             let source = Source::Survivor {
                 member: member.name.clone(),
@@ -113,7 +139,7 @@ fn recovery(view: &View<'_>) -> Option<Incarnation> {
                 position.index,
                 furthest(view)
             );
-            (source, loss)
+            (source, member.version().map(Version::that_restores), loss)
         }
         None => {
             let backup = view.seen.backup.as_ref()?;
@@ -128,10 +154,19 @@ fn recovery(view: &View<'_>) -> Option<Incarnation> {
                 backup.at,
                 furthest(view)
             );
-            (source, loss)
+            (source, reader(backup.etcd_version, view.version_of_new()), loss)
         }
     };
-    Some(Incarnation { number: view.incarnation.number + 1, source: Some(source), restore: None, loss })
+    let number = view.incarnation.number + 1;
+    Some(Incarnation { number, source: Some(source), version, restore: None, loss })
+}
+
+/// The version that a backup is begun from with: that of the members, or what the backup was taken from, if that is of a newer
+/// minor version. Nobody has anything that this one could not read.
+fn reader(taken_from: Option<Version>, members: Option<Version>) -> Option<Version> {
+    let minor = |version: &Version| (version.major, version.minor);
+    let newer = taken_from.filter(|from| members.is_none_or(|members| minor(from) > minor(&members)));
+    newer.or(members).map(Version::that_restores)
 }
 
 /// What is left of a cluster that cannot have a quorum again.
@@ -198,8 +233,7 @@ pub(super) fn furthest(view: &View<'_>) -> String {
 /// this incarnation serves. Their volumes stay.
 pub(super) fn end_former(plan: &mut Plan<Change>, view: &View<'_>) -> bool {
     if view.waits_for_former_pods() {
-        let pods = view.former.iter().filter_map(|member| member.pod);
-        if let Some(pod) = pods.into_iter().find(|pod| !pod.reference.terminating) {
+        if let Some(pod) = view.former_pods().find(|pod| !pod.reference.terminating) {
             plan.delete(
                 pod.reference.clone(),
                 format!("its incarnation has ended: {}", view.incarnation.loss),
@@ -208,7 +242,9 @@ pub(super) fn end_former(plan: &mut Plan<Change>, view: &View<'_>) -> bool {
         return true;
     }
     let told = view.seen.cluster.status.as_ref().and_then(|status| status.last_ordinal);
-    let is_of_no_use = |member: &&Member<'_>| view.list.is_some() && told >= Some(member.ordinal);
+    // What a pod that is still there was is known by its record.
+    let is_of_no_use =
+        |member: &&Member<'_>| member.pod.is_none() && view.list.is_some() && told >= Some(member.ordinal);
     let records = view.former.iter().filter(is_of_no_use).filter_map(|member| member.record);
     let Some(record) = records.into_iter().find(|record| !record.reference.terminating) else { return false };
     let step = Step::Delete { target: record.reference.clone(), guard: Guard::Unchanged };
@@ -216,7 +252,8 @@ pub(super) fn end_former(plan: &mut Plan<Change>, view: &View<'_>) -> bool {
     true
 }
 
-/// A restore that nobody asks for any more, or not like that: the member that was prepared for it goes.
+/// A restore that nobody asks for any more, or not like that, or that is prepared on a node that is gone: the member that was
+/// prepared for it goes.
 pub(super) fn take_back(plan: &mut Plan<Change>, view: &View<'_>) -> bool {
     let wanted = view.request.as_ref().map(|request| source_of(view, request));
     view.coming.iter().any(|member| match member.record {
@@ -225,7 +262,14 @@ pub(super) fn take_back(plan: &mut Plan<Change>, view: &View<'_>) -> bool {
             intend(plan, record, Intent::Leaving, "that restore is not asked for any more");
             true
         }
-        Some(_) => false,
+        Some(record) => match why_it_cannot_begin_anew(view, member) {
+            Some(why) => {
+                told_of_leaving(plan, &member.name, &why);
+                intend(plan, record, Intent::Leaving, &why);
+                true
+            }
+            None => false,
+        },
         // Nothing is decided on a record's absence but by writing one.
         None => {
             let number = view.incarnation.number + 1;

@@ -99,8 +99,9 @@ pub(super) fn trusts_others(view: &View<'_>, member: &Member<'_>) -> bool {
     })
 }
 
-/// Of one or two members that have their data in their pods none can be restarted and come back with it.
-fn can_lose_a_pod(view: &View<'_>) -> bool {
+/// Whether members that have their data in their pods can be made anew: nobody comes back with it, and of one or two
+/// the others do not hold a quorum meanwhile.
+pub(super) fn can_lose_a_pod(view: &View<'_>) -> bool {
     !view.seen.cluster.spec.storage.empty_dir || view.size > 2
 }
 
@@ -141,9 +142,13 @@ fn shows(seen: &TlsSeen, member: &Member<'_>) -> bool {
     })
 }
 
-/// Members whose pods matter: they are, or are to be, members.
+/// Members whose pods matter: they are, or are to be, members. Who waits for a node has read nothing yet, and will read what
+/// is right by then; that may be never.
 fn with_pods<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a Member<'a>> {
-    let counts = |member: &&Member<'_>| member.pod.is_some() && (member.is_kept() || member.listed.is_some());
+    let counts = |member: &&Member<'_>| match member.pod {
+        Some(pod) => member.listed.is_some() || (member.is_kept() && pod.has_node),
+        None => false,
+    };
     view.members.iter().filter(counts)
 }
 

@@ -81,6 +81,10 @@ pub(super) fn remove_remains(
     member: &Member<'_>,
     record: &RecordSeen,
 ) -> bool {
+    // A list that lacks it is wrong, or its answer is from before: that is seen at the next look.
+    if member.follows() {
+        return false;
+    }
     let because = format!("{} is no member any more", member.name);
     // Written down first: should nobody be left to ask one day, what it has is not taken for the latest.
     intend(plan, record, Intent::Left, &because);
@@ -155,8 +159,11 @@ fn why_it_is_given_up(view: &View<'_>, member: &Member<'_>, record: &RecordSeen)
     if !view.has_begun() && member.only_waits() && member.source() != view.source() {
         return Some("the cluster begins from something else".to_owned());
     }
+    if let Some(why) = why_it_cannot_begin_anew(view, member) {
+        return Some(why);
+    }
     let was_member = record.status.began || record.spec.intent == Intent::Existing;
-    if was_member && view.list.is_some() && member.listed.is_none() {
+    if was_member && view.list.is_some() && member.listed.is_none() && !member.follows() {
         return Some("etcd does not list it any more".to_owned());
     }
     if !record.status.began
@@ -168,6 +175,15 @@ fn why_it_is_given_up(view: &View<'_>, member: &Member<'_>, record: &RecordSeen)
         return Some(format!("it could not begin for {} s", view.age(record)));
     }
     has_been_gone_for_too_long(view, member)
+}
+
+/// Who is to begin anew, and whose pod was to be gone long ago: its node is gone, and nobody tells. Should its supervisor be there
+/// after all, its record's word keeps it from beginning.
+pub(super) fn why_it_cannot_begin_anew(view: &View<'_>, member: &Member<'_>) -> Option<String> {
+    member.source().filter(|_| member.only_waits())?;
+    let gone_by = member.pod.filter(|pod| !pod.is_finished())?.gone_by?;
+    let late = view.seen.now.duration_since(gone_by).as_secs();
+    (late >= view.patience()).then(|| format!("its pod was to be gone {late} s ago, and is not"))
 }
 
 /// Since when nobody has reached a member is in the status, so it survives this process; but this process, too, must
@@ -263,7 +279,10 @@ fn finish_joining(plan: &mut Plan<Change>, view: &View<'_>) -> bool {
         return has_started;
     }
     let is_next = |member: &&Member<'_>| {
-        member.intent() == Some(Intent::Joining) && member.listed.is_none() && member.can_begin()
+        member.intent() == Some(Intent::Joining)
+            && member.listed.is_none()
+            && member.can_begin()
+            && versions::begins_as_the_others(view, member)
     };
     match view.members.iter().find(is_next) {
         Some(member) if view.all_voters_are_healthy() && !view.has_learner() => add(plan, view, member),
@@ -280,7 +299,12 @@ fn take_in(plan: &mut Plan<Change>, view: &View<'_>) -> bool {
     if view.list.is_none() || is_busy || !view.all_voters_are_healthy() {
         return false;
     }
-    let is_next = |member: &&Member<'_>| member.is_kept() && member.only_waits() && member.can_begin();
+    let is_next = |member: &&Member<'_>| {
+        member.is_kept()
+            && member.only_waits()
+            && member.can_begin()
+            && versions::begins_as_the_others(view, member)
+    };
     let Some((member, record)) =
         view.members.iter().find(is_next).and_then(|member| Some((member, member.record?)))
     else {
@@ -300,29 +324,24 @@ fn is_outdated(view: &View<'_>, member: &Member<'_>) -> bool {
 
 /// A pod that was made from a mistake, and serves nobody, is made anew once the mistake is mended.
 fn replace_broken_pods(plan: &mut Plan<Change>, view: &View<'_>) -> bool {
-    let to = |member: &Member<'_>| {
-        let next = if member.has_begun() { view.next_version() } else { view.version_of_new() };
-        let others = [next, view.version_of_new(), versions::last_told(view)].into_iter().flatten();
-        let next = others.into_iter().find(|next| versions::may_try(view, member, *next));
-        versions::refused(member).or(versions::stranded_below(view, member)).or(next).or(member.version())
-    };
-    let is_broken = |member: &&Member<'_>| {
-        let serves = member.answer().is_some() || member.pod.is_some_and(|pod| pod.ready);
-        let is_there = member.pod.is_some_and(|pod| !pod.reference.terminating);
-        let is_mended = is_outdated(view, member) || (is_there && to(member) != member.version());
-        let can_go = has_never_said_anything(member) || versions::refused(member).is_some();
-        !serves && !member.is_lost() && is_mended && can_go
-    };
-    let Some((member, pod)) =
-        view.members.iter().find(is_broken).and_then(|member| Some((member, member.pod?)))
-    else {
-        return false;
-    };
+    let broken = view.members.iter().find(|member| is_broken(view, member));
+    let Some((member, pod)) = broken.and_then(|member| Some((member, member.pod?))) else { return false };
     let because = format!("{} serves nobody, and is not as it is wanted", member.name);
-    let_run(plan, member, to(member), &because);
+    let_run(plan, member, versions::to_come_back_with(view, member), &because);
     let still = Guard::Still(vec![("/status/phase".to_owned(), json!(pod.phase))]);
     plan.step(Step::Delete { target: pod.reference.clone(), guard: still }, because);
     true
+}
+
+/// Whether another pod is worth a try: this one serves nobody, and the next would be another one.
+fn is_broken(view: &View<'_>, member: &Member<'_>) -> bool {
+    let serves = member.answer().is_some() || member.pod.is_some_and(|pod| pod.ready);
+    let is_there = member.pod.is_some_and(|pod| !pod.reference.terminating);
+    // Its record may say so already.
+    let is_another = !member.has_begun() && !versions::begins_as_the_others(view, member);
+    let runs_another = is_another || versions::to_come_back_with(view, member) != member.version();
+    let can_go = has_never_said_anything(member) || versions::refused(member).is_some();
+    !serves && !member.is_lost() && can_go && (is_outdated(view, member) || (is_there && runs_another))
 }
 
 /// Whether a member has no data yet, or its pod before this one was the last to say anything. Who has said who it is, and
@@ -347,7 +366,9 @@ fn let_run(plan: &mut Plan<Change>, member: &Member<'_>, version: Option<Version
 pub(super) fn all_are_there(view: &View<'_>) -> bool {
     let mut kept = view.members.iter().filter(|member| member.is_kept());
     let is_there = |member: &Member<'_>| member.is_healthy() && member.pod.is_some_and(|pod| pod.ready);
-    kept.clone().count() == view.size && kept.all(is_there) && view.all_voters_are_healthy()
+    // Whose record is gone, or is to go, is a member for as long as etcd lists it.
+    let is_nobody_else = view.members.iter().all(|member| member.listed.is_none() || member.is_kept());
+    kept.clone().count() == view.size && kept.all(is_there) && is_nobody_else && view.all_voters_are_healthy()
 }
 
 /// Pods that are not as people want them are made anew: one at a time, while all are well, the leader last
@@ -388,7 +409,7 @@ fn roll(plan: &mut Plan<Change>, view: &View<'_>) -> bool {
                 versions::fill_logs(plan, view);
                 return true;
             }
-            _ if is_outdated(view, member) => member.version(),
+            _ if is_outdated(view, member) && certificates::can_lose_a_pod(view) => member.version(),
             _ => continue,
         };
         return match hand_over(plan, view, member) {

@@ -19,6 +19,7 @@ use crate::{
     api::{EtcdClusterStatus, MembersStatus, Phase, QuorumLoss, Restored},
     children::{self, quorum},
     layout,
+    observe::{PodSeen, PodWait},
     view::{Member, View},
 };
 
@@ -38,8 +39,8 @@ pub(super) fn status(view: &View<'_>, new: &New) -> EtcdClusterStatus {
     let answering = view.members.iter().filter(|member| member.is_healthy());
     let current =
         answering.filter_map(|member| member.answer()?.version).min().map(|version| version.to_string());
-    let current_version =
-        if view.has_begun() { current.unwrap_or(last.current_version.clone()) } else { String::new() };
+    // What is to begin anew reads what that one wrote.
+    let current_version = current.unwrap_or(last.current_version.clone());
     let wanted = view.wanted_version().map(|version| version.to_string()).unwrap_or_default();
     let target_version = if current_version == wanted { String::new() } else { wanted };
     let availability = availability(view, &last);
@@ -256,11 +257,16 @@ fn what_now(view: &View<'_>, aftermath: Option<&Aftermath<'_, '_>>) -> String {
         None => "not everybody can be asked what is left".to_owned(),
     };
     let survivor = aftermath.and_then(|aftermath| aftermath.survivor);
+    // Who was made ready for something else would begin it from that.
+    let comes_first = view.request.is_some() || view.coming.iter().any(|member| !member.is_to_go());
     let then = match recovery.quorum_loss {
         QuorumLoss::Wait => "nothing is written or removed until somebody decides".to_owned(),
         // Another pod cannot read what is in this one.
         QuorumLoss::Restore if survivor.is_some_and(|(member, _)| member.volume.is_none()) => {
             "its data is in its pod, from where no other can begin: restore a backup in place".to_owned()
+        }
+        QuorumLoss::Restore if comes_first => {
+            "a restore that was asked for is prepared, or cleared away, first".to_owned()
         }
         QuorumLoss::Restore => format!(
             "if that is certain for {} s, the cluster begins anew from what is left",
@@ -298,11 +304,54 @@ fn completeness(view: &View<'_>, last: &EtcdClusterStatus) -> Condition {
 /// How a restore that is asked for comes along, if there is one.
 fn preparation(view: &View<'_>) -> Option<String> {
     let request = view.request.as_ref()?;
-    let said =
-        view.coming.iter().filter_map(|member| member.record).map(|record| record.status.message.as_str());
-    let said = said.filter(|message| !message.is_empty()).collect::<Vec<_>>().join("; ");
-    let said = if said.is_empty() { "its pod starts".to_owned() } else { said };
+    // It may have data by now, which this may not take the place of.
+    if let Some(first) = view.members.iter().find(|member| !request.in_place && member.may_have_served()) {
+        return Some(format!(
+            "the restore {} waits: {} began before, and has not said yet what it has; another restore with inPlace: true would let that go, once this one is deleted",
+            request.name, first.name
+        ));
+    }
+    if let Some(member) = view.stuck().filter(|_| !view.is_without_a_list()) {
+        return Some(format!(
+            "the restore {} waits: the pod of {} was to be gone and is not, and nobody begins beside it; it goes on once that is gone, or {} is replaced",
+            request.name, member.name, member.name
+        ));
+    }
+    let said = view.coming.iter().filter(|member| !member.is_to_go()).map(how_it_prepares).next();
+    let said = said.unwrap_or_else(|| "its pod is made".to_owned());
     Some(format!("the restore {} is being prepared: {said}", request.name))
+}
+
+/// A member that is waited for, and why no node takes it, if none does: nothing comes of waiting then. What else a pod waits
+/// for passes.
+fn with_what_it_waits_for(view: &View<'_>, name: &str) -> String {
+    match view.member(name).and_then(|member| member.pod?.waits_for.as_ref()) {
+        Some(PodWait::Node(why)) => format!("{name} ({why})"),
+        _ => name.to_owned(),
+    }
+}
+
+/// A pod that is waited for; and since when in vain, if it is.
+fn how_it_goes(view: &View<'_>, pod: &PodSeen) -> String {
+    let name = &pod.reference.name;
+    match pod.gone_by.filter(|by| *by <= view.seen.now) {
+        Some(by) => format!(
+            "{name} (it was to be gone by {by}: if its node is gone for good, delete the Node, and the pod goes with it)"
+        ),
+        None => name.clone(),
+    }
+}
+
+/// How far a member is that is to begin anew: as its supervisor says; or why its pod has none yet.
+fn how_it_prepares(member: &Member<'_>) -> String {
+    let Some(pod) = member.pod else { return "its pod is made".to_owned() };
+    let said = member.record.filter(|record| record.status.pod == pod.reference.uid);
+    let said = said.map(|record| record.status.message.as_str()).filter(|message| !message.is_empty());
+    match (said, &pod.waits_for) {
+        (Some(said), _) => said.to_owned(),
+        (None, Some(why)) => format!("its pod has not started: {why}"),
+        (None, None) => "its pod starts".to_owned(),
+    }
 }
 
 /// What it waits for, if it does.
@@ -318,7 +367,10 @@ fn readiness(view: &View<'_>, new: &New, members: &MembersStatus, availability: 
     let waiting = format!("{ready} of {} members are ready", view.size);
     let for_whom = match members.unready.is_empty() {
         true => String::new(),
-        false => format!("; waiting for {}", members.unready.join(", ")),
+        false => {
+            let who = members.unready.iter().map(|name| with_what_it_waits_for(view, name));
+            format!("; waiting for {}", who.collect::<Vec<_>>().join(", "))
+        }
     };
     let listed = view.members.iter().filter(|member| member.listed.is_some()).count();
     let listed = if view.list.is_some() { listed } else { ready };
@@ -333,11 +385,10 @@ fn readiness(view: &View<'_>, new: &New, members: &MembersStatus, availability: 
         }
         () if view.confusion.is_some() => condition("Invalid", view.confusion.clone().unwrap_or_default()),
         () if view.waits_for_former_pods() => {
-            let pods = view.former.iter().filter(|member| member.pod.is_some());
-            let names: Vec<_> = pods.map(|member| member.name.as_str()).collect();
+            let pods: Vec<_> = view.former_pods().map(|pod| how_it_goes(view, pod)).collect();
             condition(
                 "Restoring",
-                format!("waiting until these pods of before are gone: {}", names.join(", ")),
+                format!("waiting until these pods of before are gone: {}", pods.join(", ")),
             )
         }
         () if new.problem.is_some() => condition("Invalid", new.problem.clone().unwrap_or_default()),
@@ -349,17 +400,14 @@ fn readiness(view: &View<'_>, new: &New, members: &MembersStatus, availability: 
             condition("Failing", format!("{waiting}{for_whom}; the last attempt failed: {why}"))
         }
         () if preparation(view).is_some() => condition("Restoring", preparation(view).unwrap_or_default()),
-        () if !view.has_begun() => {
-            let said = view.members.iter().filter_map(|member| member.record);
-            let said = said.map(|record| record.status.message.as_str()).find(|message| !message.is_empty());
-            match &view.incarnation.source {
-                Some(source) => {
-                    let how = said.map_or_else(String::new, |said| format!(": {said}"));
-                    condition("Restoring", format!("the cluster begins anew from {source}{how}"))
-                }
-                None => condition("Creating", format!("{waiting}{for_whom}")),
+        () if !view.has_begun() => match &view.incarnation.source {
+            Some(source) => {
+                let seed = view.members.iter().find(|member| !member.is_to_go());
+                let how = seed.map_or_else(String::new, |seed| format!(": {}", how_it_prepares(seed)));
+                condition("Restoring", format!("the cluster begins anew from {source}{how}"))
             }
-        }
+            None => condition("Creating", format!("{waiting}{for_whom}")),
+        },
         () if availability.status != ConditionStatus::True => {
             condition(&availability.reason, availability.message.clone())
         }
@@ -391,12 +439,20 @@ fn readiness(view: &View<'_>, new: &New, members: &MembersStatus, availability: 
 
 fn durability(view: &View<'_>) -> Condition {
     let in_pods = view.seen.cluster.spec.storage.empty_dir;
+    let stays = match certificates::can_lose_a_pod(view) {
+        true => "",
+        false => {
+            "; of one or two members nobody can be replaced so, and their pods are left as they are, whatever is wanted of them"
+        }
+    };
     Condition {
         kind: "Durable",
         status: (!in_pods).into(),
         reason: if in_pods { "EmptyDir" } else { "Volumes" }.to_owned(),
         message: match in_pods {
-            true => "the data is in the pods: a member whose pod is deleted has lost its data and is replaced, and if most pods go at once, everything is lost".to_owned(),
+            true => format!(
+                "the data is in the pods: a member whose pod is deleted has lost its data and is replaced, and if most pods go at once, everything is lost{stays}"
+            ),
             false => "the data is on volumes".to_owned(),
         },
     }

@@ -9,6 +9,8 @@
 //!   before a pod goes, a quorum is asked once more.
 //! - No log meets an etcd that cannot read it. 3.7 cannot read some entries that were written before 3.6, so a member goes on
 //!   to it only after they are in a snapshot of its log, which etcd takes only after many entries: they are written for that.
+//! - Data that is in a pod is not given up for a version: where nobody else has it, or where who comes instead would begin
+//!   with the version of before.
 //! - Nobody joins while the cluster is allowed to go back: etcd would not let them.
 //!
 //! The version of a member is written into its record before its pod is made anew, so it stays with the member
@@ -21,7 +23,7 @@ use wheelhouse::{
     plan::{Condition, ConditionStatus},
 };
 
-use super::{alarms, next};
+use super::{alarms, certificates, next};
 use crate::{
     act::{Change, What},
     asking::AlarmKind,
@@ -37,11 +39,14 @@ pub(crate) fn depends_on_hashes(view: &View<'_>) -> bool {
     !view.seen.cluster.spec.paused && (is_corrupt || is_to_change)
 }
 
-/// Whether a member is to run another version than it does, as far as there is a way.
+/// Whether a member is to run another version than it does, as far as there is a way. Nothing else waits for who stays as it is.
 pub(super) fn is_changing(view: &View<'_>) -> bool {
-    let next = view.next_version();
-    let begun = view.members.iter().filter(|member| member.is_kept() && member.has_begun());
-    begun.filter_map(Member::version).any(|version| Some(version) != next)
+    let Some(next) = view.next_version() else { return false };
+    let changes = |member: &Member<'_>| {
+        member.version().is_some_and(|version| version != next)
+            && stays_in_its_pod(view, member, next).is_none()
+    };
+    view.members.iter().filter(|member| member.is_kept() && member.has_begun()).any(changes)
 }
 
 /// What keeps a member from running a version.
@@ -57,6 +62,9 @@ pub(super) enum Obstacle {
 /// What keeps a member from changing to that version, if anything does.
 pub(super) fn obstacle(view: &View<'_>, member: &Member<'_>, to: Version) -> Option<Obstacle> {
     let wait = |why: String| Some(Obstacle::Wait(why));
+    if let Some(why) = stays_in_its_pod(view, member, to) {
+        return wait(why);
+    }
     if let Some(alarm) = alarms::alarms(view).first() {
         return wait(match alarm.kind {
             AlarmKind::NoSpace => "an alarm says that space ran out".to_owned(),
@@ -76,6 +84,16 @@ pub(super) fn obstacle(view: &View<'_>, member: &Member<'_>, to: Version) -> Opt
         Some(from) if to.minor < from.minor => obstacle_on_the_way_back(view, member, to),
         _ => None,
     }
+}
+
+/// What keeps a member from another version whose data would go with its pod, in words. Another member comes instead; it
+/// can have another patch level at once, and begins with the minor version of the others.
+fn stays_in_its_pod(view: &View<'_>, member: &Member<'_>, to: Version) -> Option<String> {
+    let is_near = member.version().is_some_and(|from| from.minor == to.minor);
+    let stays = view.seen.cluster.spec.storage.empty_dir && !(is_near && certificates::can_lose_a_pod(view));
+    stays.then(|| {
+        "its data is in its pod and would go with it: restore a backup into another cluster".to_owned()
+    })
 }
 
 /// The cluster works as the version before only some seconds after the last member came up with that.
@@ -139,9 +157,19 @@ fn reads(member: &Member<'_>, to: Version) -> Option<String> {
     }
 }
 
+/// The version with which a member that serves nobody comes back. First what it must go back to, because it cannot read its log;
+/// then what it must go on to, because the others have. Else the next on the way to what people want, or that of
+/// the others, or the oldest that ran, the first of them that may be tried: who is silent, and has data, never goes up. Else its own.
+pub(super) fn to_come_back_with(view: &View<'_>, member: &Member<'_>) -> Option<Version> {
+    let next = if member.has_begun() { view.next_version() } else { view.version_of_new() };
+    let others = [next, view.version_of_new(), last_told(view)].into_iter().flatten();
+    let may_be_tried = others.into_iter().find(|next| may_try(view, member, *next));
+    refused(member).or(stranded_below(view, member)).or(may_be_tried).or(member.version())
+}
+
 /// Whether a member that does not answer may be made anew with that version. If it has data, never upwards: much is to be
 /// looked at before that, and nobody who is silent can be. Downwards where the cluster never worked as a newer one.
-pub(super) fn may_try(view: &View<'_>, member: &Member<'_>, to: Version) -> bool {
+fn may_try(view: &View<'_>, member: &Member<'_>, to: Version) -> bool {
     let Some(from) = member.version().filter(|_| member.has_begun()) else { return true };
     let never_was_newer = last_told(view).is_some_and(|told| told.minor <= to.minor);
     match to.minor.cmp(&from.minor) {
@@ -154,8 +182,15 @@ pub(super) fn may_try(view: &View<'_>, member: &Member<'_>, to: Version) -> bool
 }
 
 /// The oldest version that a member ran when somebody last answered.
-pub(super) fn last_told(view: &View<'_>) -> Option<Version> {
+fn last_told(view: &View<'_>) -> Option<Version> {
     view.seen.cluster.status.as_ref()?.current_version.parse().ok()
+}
+
+/// Whether etcd in a pod begins as the others do. What people wanted may have changed since the pod was made, and the cluster
+/// may have begun meanwhile: an etcd that is newer by two minor versions could not join, and an older one could not read.
+pub(super) fn begins_as_the_others(view: &View<'_>, member: &Member<'_>) -> bool {
+    let begins_with = member.pod.and_then(|pod| pod.version);
+    begins_with.zip(view.version_of_new()).is_none_or(|(pod, others)| pod.minor == others.minor)
 }
 
 /// The version that a member goes back to which was to run one that cannot read its log: its supervisor looked, and has
@@ -171,7 +206,7 @@ pub(super) fn refused(member: &Member<'_>) -> Option<Version> {
 
 /// The version that a member can run with again whose own is older than what the cluster works as by now: that of the
 /// others. Of two operators one may have let the last of the others go on while this one went back.
-pub(super) fn stranded_below(view: &View<'_>, member: &Member<'_>) -> Option<Version> {
+fn stranded_below(view: &View<'_>, member: &Member<'_>) -> Option<Version> {
     let version = member.version().filter(|_| member.has_begun() && member.answer().is_none())?;
     let others: Vec<_> =
         view.members.iter().filter(|other| other.is_healthy()).filter_map(Member::answer).collect();
@@ -230,7 +265,11 @@ pub(super) fn condition(view: &View<'_>) -> Option<Condition> {
         };
     };
     let from = next.version()?;
-    let reason = if to < from { "Downgrading" } else { "Upgrading" };
+    let reason = match is_changing(view) {
+        false => "NoWay",
+        true if to < from => "Downgrading",
+        true => "Upgrading",
+    };
     let why = match obstacle(view, next, to) {
         _ if !next::all_are_there(view) => "waits until all members are there and well".to_owned(),
         Some(Obstacle::Wait(why)) => format!("waits: {why}"),

@@ -15,6 +15,10 @@ use crate::{etcd::Id, version::Version};
 /// EtcdRestore, once everything was checked.
 pub const RESTORE: &str = "etcd.database.coreos.com/restore";
 
+/// The UID of the EtcdRestore that was called off last. A request of it that was decided on before meets another version of
+/// the cluster then.
+pub const CALLED_OFF: &str = "etcd.database.coreos.com/called-off";
+
 /// How many backups a status remembers.
 pub const REMEMBERED: usize = 200;
 
@@ -560,6 +564,9 @@ pub struct RestoreFrom {
     pub sha256: String,
     /// Its revision.
     pub revision: i64,
+    /// The etcd that it was taken from, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd_version: Option<Version>,
     /// Whether it takes the place of what a cluster has by then.
     #[serde(default)]
     pub in_place: bool,

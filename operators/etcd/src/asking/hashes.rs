@@ -70,6 +70,11 @@ impl Probe for AskHashes {
         self.fresh_for
     }
 
+    /// What the operator does to etcd changes no data, and to compute them costs much.
+    fn depends_on_actions(&self) -> bool {
+        false
+    }
+
     async fn ask(&self) -> Result<Option<Hashes>, String> {
         let first = self.compare().await?;
         if first.groups.len() <= 1 || self.compare().await? == first {

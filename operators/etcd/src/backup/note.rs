@@ -4,6 +4,8 @@
 //! - The note is written before the file, and says so; and again after the file was read where it is. A file
 //!   is a backup only by a note that says that it is whole.
 //! - Nothing is written over or removed but by the word of a note that names the same EtcdBackup.
+//! - What a pod begins can be taken back from its first note on, and then it finishes nothing. A note is written over the
+//!   one that was seen, and over no other.
 
 use serde::{Deserialize, Serialize};
 use wheelhouse::jiff::Timestamp;

@@ -43,7 +43,7 @@ async fn remove_one(
     let path = place.path();
     let Some(mut note) = store.note().await? else {
         return match store.size().await? {
-            None => Ok(None),
+            None => store.take_back(None).await.map(|()| None),
             Some(_) => Err(Error::refused(format!(
                 "{path} has no note that says that this EtcdBackup wrote it: it is left alone"
             ))),

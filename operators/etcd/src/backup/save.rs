@@ -19,7 +19,7 @@ use super::{
     fetch::{stored, verify},
     note::{Note, State},
     progress::Telling,
-    store::Store,
+    store::{Store, cannot_write},
 };
 use crate::{
     api::backup::{Content, EtcdBackup, Place, Progress, Stage},
@@ -224,40 +224,54 @@ async fn save_telling(
     telling: &Telling,
 ) -> Result<Outcome> {
     let store = Store::open(place, mounts)?;
-    if let Some(there) = already_there(&store, place, mounts, saving, telling).await? {
+    let found = store.note().await?;
+    if let Some(there) = already_there(&store, place, mounts, saving, found.as_ref(), telling).await? {
         return Ok(there);
     }
+    let draft = store.draft(mounts, &saving.pod);
     let claim = Note {
         backup: saving.backup.clone(),
         state: State::Writing,
         scheduled: saving.scheduled,
         pod: saving.pod.clone(),
-        upload: None,
+        upload: store.begin(&draft).await?,
         at: None,
         content: None,
     };
-    store.write_note(&claim).await?;
-    let draft = store.draft(mounts);
-    let content = receive(source, &draft, telling).await?;
-    let claim = Note { upload: store.begin().await?, ..claim };
-    store.write_note(&claim).await?;
-    let sent = store.send(&draft, claim.upload.as_deref(), telling).await?;
-    // A pod that was given up may run on, on a node that nobody reaches: the later one counts.
-    match store.note().await? {
-        Some(note) if note.pod == saving.pod => {}
-        _ => return Err(Error::failed("another pod has taken over")),
+    let upload = claim.upload.as_deref();
+    if let Err(error) = write_note_after(found.as_ref(), &store, &claim).await {
+        // If that is not possible either, this says why nothing was written.
+        let _ = store.leave(&draft, upload).await;
+        return Err(error);
     }
-    store.finish(claim.upload.as_deref(), sent).await?;
+    let content = receive(source, &draft, telling).await?;
+    let sent = store.send(&draft, upload, telling).await?;
+    check_note(Some(&claim), &store).await?;
+    store.finish(&draft, upload, sent).await?;
     let whole = Note {
         state: State::Whole,
         upload: None,
         at: Some(Timestamp::now()),
         content: Some(content),
-        ..claim
+        ..claim.clone()
     };
     let outcome = stored(&store, place, Some(&whole), mounts, telling).await?;
-    store.write_note(&whole).await?;
+    write_note_after(Some(&claim), &store, &whole).await?;
     Ok(outcome)
+}
+
+/// Writes a note over the one that was seen, and over no other.
+async fn write_note_after(seen: Option<&Note>, store: &Store, note: &Note) -> Result<()> {
+    check_note(seen, store).await?;
+    store.write_note(note).await
+}
+
+/// A pod that was given up may run on, on a node that nobody reaches: the later one counts.
+async fn check_note(seen: Option<&Note>, store: &Store) -> Result<()> {
+    match store.note().await?.as_ref() == seen {
+        true => Ok(()),
+        false => Err(Error::failed("another pod has taken over")),
+    }
 }
 
 /// What is at the place already: a backup that a pod before this one has finished, or what it has left.
@@ -266,12 +280,13 @@ async fn already_there(
     place: &Place,
     mounts: &Mounts,
     saving: &Saving,
+    note: Option<&Note>,
     telling: &Telling,
 ) -> Result<Option<Outcome>> {
     let advice = "it is left alone: choose another path";
-    let Some(note) = store.note().await? else {
+    let Some(note) = note else {
         return match store.size().await? {
-            None => Ok(None),
+            None => store.take_back(None).await.map(|()| None),
             Some(_) => Err(Error::refused(format!(
                 "{} is there, and no EtcdBackup wrote it: {advice}",
                 place.path()
@@ -282,7 +297,7 @@ async fn already_there(
         return Err(Error::refused(format!("{} is of another EtcdBackup: {advice}", place.path())));
     }
     if note.state == State::Whole {
-        match stored(store, place, Some(&note), mounts, telling).await {
+        match stored(store, place, Some(note), mounts, telling).await {
             // Something happened to it since: it is taken anew.
             Err(Error::Refused(why)) => tracing::warn!("the backup that is there is not good: {why}"),
             outcome => return outcome.map(Some),
@@ -298,16 +313,17 @@ async fn receive(source: &Source, draft: &std::path::Path, telling: &Telling) ->
     let header = status.header.clone().unwrap_or_default();
     tracing::info!("member {} of cluster {} sends its data", Id(header.member_id), Id(header.cluster_id));
     let broke_off = |error| Error::failed(format!("etcd does not send its data: {error}"));
-    let cannot = |error| Error::failed(format!("cannot write {}: {error}", draft.display()));
+    let cannot = cannot_write(draft);
     let mut snapshot = client.snapshot().await.map_err(broke_off)?;
-    let mut file = File::create(draft).await.map_err(cannot)?;
+    // Who has taken over has taken it away, and it does not come back.
+    let mut file = File::options().write(true).open(draft).await.map_err(&cannot)?;
     let mut done = 0;
     while let Some(piece) = snapshot.next().await.map_err(broke_off)? {
-        file.write_all(&piece.blob).await.map_err(cannot)?;
+        file.write_all(&piece.blob).await.map_err(&cannot)?;
         done += piece.blob.len() as u64;
         telling.tell(Stage::Receiving, done, done + piece.remaining_bytes);
     }
-    file.flush().await.map_err(cannot)?;
+    file.flush().await.map_err(&cannot)?;
     file.sync_all().await.map_err(cannot)?;
     telling.tell(Stage::Verifying, 0, done);
     // What etcd breaks off is not told from its end: the checksum tells.

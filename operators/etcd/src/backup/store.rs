@@ -7,7 +7,10 @@ mod volume;
 
 use std::path::{Path, PathBuf};
 
-use tokio::{fs::File, io::AsyncWriteExt as _};
+use tokio::{
+    fs::{self, File},
+    io::AsyncWriteExt as _,
+};
 
 use self::{s3::Bucket, volume::Folder};
 use super::{
@@ -61,11 +64,11 @@ impl Store {
         })
     }
 
-    /// Where a file that is to be stored is written first.
-    pub(super) fn draft(&self, mounts: &Mounts) -> PathBuf {
+    /// Where that pod writes a file first that is to be stored.
+    pub(super) fn draft(&self, mounts: &Mounts, pod: &str) -> PathBuf {
         match self {
             Self::S3(_) => mounts.scratch.join("snapshot"),
-            Self::Volume(folder) => folder.draft(),
+            Self::Volume(folder) => folder.draft(pod),
         }
     }
 
@@ -88,7 +91,7 @@ impl Store {
         let content = serde_json::to_vec_pretty(note).map_err(|error| Error::failed(error.to_string()))?;
         match self {
             Self::S3(bucket) => bucket.write_note(content).await,
-            Self::Volume(folder) => folder.write_note(&content).await,
+            Self::Volume(folder) => folder.write_note(&content, &note.pod).await,
         }
     }
 
@@ -100,11 +103,22 @@ impl Store {
         }
     }
 
-    /// Begins to put a file there. What names the beginning goes into the note, so that it can be taken back.
-    pub(super) async fn begin(&self) -> Result<Option<String>> {
-        match self {
-            Self::S3(bucket) => bucket.begin().await.map(Some),
-            Self::Volume(_) => Ok(None),
+    /// Begins to put a file there, with a draft that is empty. What names the beginning goes into the note, so that it can
+    /// be taken back: whoever began it cannot finish it then.
+    pub(super) async fn begin(&self, draft: &Path) -> Result<Option<String>> {
+        let upload = match self {
+            Self::S3(bucket) => Some(bucket.begin().await?),
+            Self::Volume(folder) => folder.make_folder().await.map(|()| None)?,
+        };
+        File::create(draft).await.map_err(cannot_write(draft))?;
+        Ok(upload)
+    }
+
+    /// Takes back what this pod began, and nothing of others.
+    pub(super) async fn leave(&self, draft: &Path, upload: Option<&str>) -> Result<()> {
+        match (self, upload) {
+            (Self::S3(bucket), Some(upload)) => bucket.take_back(upload).await,
+            _ => fs::remove_file(draft).await.map_err(cannot_write(draft)),
         }
     }
 
@@ -114,15 +128,15 @@ impl Store {
             Self::S3(bucket) => {
                 bucket.send(draft, upload.unwrap_or_default(), telling).await.map(Sent::Parts)
             }
-            Self::Volume(folder) => folder.sync_draft().await.map(|()| Sent::Draft),
+            Self::Volume(folder) => folder.sync_draft(draft).await.map(|()| Sent::Draft),
         }
     }
 
     /// Makes the file of what was sent, in one step.
-    pub(super) async fn finish(&self, upload: Option<&str>, sent: Sent) -> Result<()> {
+    pub(super) async fn finish(&self, draft: &Path, upload: Option<&str>, sent: Sent) -> Result<()> {
         match (self, sent) {
             (Self::S3(bucket), Sent::Parts(parts)) => bucket.finish(upload.unwrap_or_default(), parts).await,
-            (Self::Volume(folder), _) => folder.finish().await,
+            (Self::Volume(folder), _) => folder.finish(draft).await,
             (Self::S3(_), Sent::Draft) => Err(Error::failed("nothing was sent".to_owned())),
         }
     }
@@ -146,14 +160,13 @@ impl Store {
 
     /// Copies the file, as it is there, to a local one; that is on the disk then.
     pub(super) async fn copy_to(&self, path: &Path, stage: Stage, telling: &Telling) -> Result<()> {
-        let cannot =
-            |error: std::io::Error| Error::failed(format!("cannot write {}: {error}", path.display()));
-        let mut file = File::create(path).await.map_err(cannot)?;
+        let cannot = cannot_write(path);
+        let mut file = File::create(path).await.map_err(&cannot)?;
         match self {
             Self::S3(bucket) => bucket.copy_to(&mut file, path, stage, telling).await?,
             Self::Volume(folder) => folder.copy_to(&mut file, path, stage, telling).await?,
         }
-        file.flush().await.map_err(cannot)?;
+        file.flush().await.map_err(&cannot)?;
         file.sync_all().await.map_err(cannot)
     }
 
@@ -172,6 +185,10 @@ impl Store {
             Self::Volume(folder) => folder.remove_note().await,
         }
     }
+}
+
+pub(super) fn cannot_write(path: &Path) -> impl Fn(std::io::Error) -> Error {
+    move |error| Error::failed(format!("cannot write {}: {error}", path.display()))
 }
 
 /// What was sent, and is no file yet.

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     api::backup::{EtcdBackupStatus, Kept, Place, Progress, REMEMBERED, Stage, Trouble},
     backup::Outcome,
-    worker::{Ended, WorkerSeen},
+    worker::{Ended, WorkerSeen, foremost, name_beside, of_name},
 };
 
 /// The first pause before another attempt; each is twice as long as the one before.
@@ -81,13 +81,25 @@ impl<'a> Turn<'a> {
         self.seen.backup.metadata.creation_timestamp.as_ref().map_or(self.seen.now, |time| time.0)
     }
 
-    fn pod(&self, name: &str) -> Option<&'a WorkerSeen> {
-        self.seen.pods.iter().find(|pod| pod.reference.name == name)
+    /// The pods of the backup for that time: one, and those beside it that are stuck.
+    fn savers(&self, scheduled: Timestamp) -> impl Iterator<Item = &'a WorkerSeen> + use<'a> {
+        of_name(&children::saver_name(&self.name, scheduled), &self.seen.pods).collect::<Vec<_>>().into_iter()
     }
 
     /// The pod of the present backup.
     fn saver(&self) -> Option<&'a WorkerSeen> {
-        self.pod(&children::saver_name(&self.name, self.last.last_scheduled?))
+        foremost(self.savers(self.last.last_scheduled?), self.seen.now)
+    }
+
+    /// Whether somebody is at the present backup, or has ended and is not heard yet.
+    fn has_saver(&self) -> bool {
+        self.saver().is_some_and(|pod| !pod.is_stuck(self.seen.now))
+    }
+
+    /// The name of that pod, for people.
+    fn saver_name(&self, scheduled: Timestamp) -> String {
+        let saver = foremost(self.savers(scheduled), self.seen.now);
+        saver.map_or_else(|| children::saver_name(&self.name, scheduled), |pod| pod.reference.name.clone())
     }
 
     fn removers(&self) -> impl Iterator<Item = &'a WorkerSeen> {
@@ -129,7 +141,9 @@ impl<'a> Turn<'a> {
     /// A pod that takes a backup which was given up: whoever made it acted on old news. What it leaves is to go.
     fn look_after(&mut self, pod: &WorkerSeen) {
         let is_good = matches!(&pod.ended, Some(Ended { outcome: Outcome::Good { .. }, .. }));
-        let Some(path) = pod.path.as_ref().filter(|_| !is_good && !self.is_saver(pod)) else { return };
+        let mut present = self.last.last_scheduled.into_iter().flat_map(|time| self.savers(time));
+        let is_of_now = present.any(|saver| saver.reference.uid == pod.reference.uid);
+        let Some(path) = pod.path.as_ref().filter(|_| !is_good && !is_of_now) else { return };
         let status = &self.status;
         let is_known = status.history.iter().any(|kept| kept.path == *path)
             || status.leaving.contains(path)
@@ -276,10 +290,12 @@ impl<'a> Turn<'a> {
     fn make_saver(&mut self, plan: &mut Plan) {
         let Some(scheduled) = self.to_take() else { return };
         let spec = &self.seen.backup.spec;
-        let (None, Ok(endpoints)) = (self.saver(), &self.seen.source) else { return };
+        let (false, Ok(endpoints)) = (self.has_saver(), &self.seen.source) else { return };
         let Some(place) = schedule::place(spec, scheduled) else { return };
-        let Seen { backup, client_secret, image, .. } = self.seen;
-        let pod = children::saver(backup, scheduled, &place, endpoints, client_secret.as_deref(), image);
+        let Seen { backup, client_secret, image, pods, .. } = self.seen;
+        let name = name_beside(&children::saver_name(&self.name, scheduled), pods);
+        let pod =
+            children::saver(backup, name, scheduled, &place, endpoints, client_secret.as_deref(), image);
         plan.create(&pod, format!("the backup for {scheduled} is to be taken"));
     }
 
@@ -290,13 +306,19 @@ impl<'a> Turn<'a> {
         savers.into_iter().any(|pod| !removers.contains(&&pod.reference.uid))
     }
 
+    /// Whether there is a pod that may yet write this file, on a node that nobody reaches: what it leaves can be removed
+    /// once it is gone.
+    fn is_written(&self, path: &String) -> bool {
+        self.seen.pods.iter().any(|pod| pod.ended.is_none() && pod.path.as_ref() == Some(path))
+    }
+
     fn make_remover(&self, plan: &mut Plan, place: &Place) {
-        if self.is_saving() || self.removers().next().is_some() {
+        if self.is_saving() || self.removers().any(|pod| !pod.is_stuck(self.seen.now)) {
             return;
         }
         // What the status that was read says already: it is known for as long as there is anything of it.
         let known = |before: &[String], now: &[String]| -> Vec<String> {
-            let both = now.iter().filter(|path| before.contains(path));
+            let both = now.iter().filter(|path| before.contains(path) && !self.is_written(path));
             both.take(REMOVED_AT_ONCE).cloned().collect()
         };
         let leaving = known(&self.last.leaving, &self.status.leaving);
@@ -304,14 +326,22 @@ impl<'a> Turn<'a> {
         if leaving.is_empty() && unfinished.is_empty() {
             return;
         }
-        let pod = children::remover(&self.seen.backup, place, &leaving, &unfinished, &self.seen.image);
+        let name = children::remover_name(&self.name, &leaving, &unfinished);
+        let name = name_beside(&name, &self.seen.pods);
+        let pod = children::remover(&self.seen.backup, name, place, &leaving, &unfinished, &self.seen.image);
         plan.create(&pod, format!("{} files are to go", leaving.len() + unfinished.len()));
     }
 
     /// Removes the first pod that is of no use any more: what it said is in the status that was read.
     fn remove_pod(&mut self, plan: &mut Plan) {
         let mut chosen = None;
-        for pod in self.seen.pods.iter().filter(|pod| !pod.reference.terminating) {
+        for pod in &self.seen.pods {
+            if pod.reference.terminating {
+                // By then it is gone, or stuck.
+                let by = pod.gone_by.filter(|by| *by >= self.seen.now);
+                by.into_iter().for_each(|by| self.look_again_at(by));
+                continue;
+            }
             match self.of_no_use_since(pod) {
                 Some((since, why)) if since <= self.seen.now => chosen = chosen.or(Some((pod, why))),
                 Some((since, _)) => self.look_again_at(since),
@@ -396,7 +426,7 @@ impl<'a> Turn<'a> {
     /// How far it is: the pod says so while it runs.
     fn progress(&self) -> Option<Progress> {
         let scheduled = self.status.last_scheduled?;
-        let pod = children::saver_name(&self.name, scheduled);
+        let pod = self.saver_name(scheduled);
         let at = |stage, bytes| Progress { pod: pod.clone(), stage, bytes, total: bytes };
         if Self::is_taken(&self.status, scheduled) {
             let size = self.status.history.iter().find(|kept| kept.scheduled == scheduled);
@@ -431,14 +461,14 @@ impl<'a> Turn<'a> {
                     failure.map(|failure| failure.message.clone()).unwrap_or_default(),
                 )
             }
-            _ if scheduled.is_some() && !is_taken && self.saver().is_none() && self.seen.source.is_err() => {
+            _ if scheduled.is_some() && !is_taken && !self.has_saver() && self.seen.source.is_err() => {
                 let why = self.seen.source.as_ref().err().cloned().unwrap_or_default();
                 condition(false, "NoEtcd", format!("the backup waits: {why}"))
             }
             _ if scheduled.is_some() && !is_taken => {
                 let waits = self.saver().and_then(|pod| pod.waits_for.as_ref());
                 let waits = waits.map(|why| format!(", which waits: {why}")).unwrap_or_default();
-                let pod = scheduled.map(|scheduled| children::saver_name(&self.name, scheduled));
+                let pod = scheduled.map(|scheduled| self.saver_name(scheduled));
                 let message = format!("pod {} takes a backup{waits}", pod.unwrap_or_default());
                 condition(is_there, "Running", message)
             }
@@ -490,5 +520,124 @@ impl<'a> Turn<'a> {
             (_, None) => (false, "Never", "there is no time that the schedule names".to_owned()),
         };
         Condition { kind: "Scheduled", status: holds.into(), reason: reason.to_owned(), message }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::{Value, json};
+    use wheelhouse::{Kind, Reference, Step};
+
+    use super::*;
+
+    const TIME: &str = "2026-05-02T03:00:00Z";
+
+    fn seen(status: Value, pods: Vec<WorkerSeen>) -> Seen {
+        let backup = json!({
+            "apiVersion": "etcd.database.coreos.com/v1beta2",
+            "kind": "EtcdBackup",
+            "metadata": {"name": "b", "namespace": "n", "uid": "u", "generation": 1, "creationTimestamp": TIME},
+            "spec": {"etcdEndpoints": ["http://e:2379"], "volume": {"claim": "c", "path": "db"}},
+            "status": status,
+        });
+        Seen {
+            backup: serde_json::from_value(backup).unwrap(),
+            is_ours: true,
+            image: "i".to_owned(),
+            source: Ok(vec!["http://e:2379".to_owned()]),
+            client_secret: None,
+            pods,
+            last_failure: None,
+            now: "2026-05-02T04:00:00Z".parse().unwrap(),
+        }
+    }
+
+    /// A pod that was to be gone by then; one that stays, if that is not said.
+    fn pod(name: &str, uid: &str, gone_by: Option<&str>) -> WorkerSeen {
+        let reference = Reference {
+            kind: Kind::of::<Pod>(&()),
+            namespace: Some("n".to_owned()),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            resource_version: "1".to_owned(),
+            terminating: gone_by.is_some(),
+        };
+        WorkerSeen {
+            reference,
+            generation: Some(1),
+            path: (!name.contains("remove")).then(|| "db".to_owned()),
+            ended: None,
+            gone_by: gone_by.map(|time| time.parse().unwrap()),
+            is_running: true,
+            waits_for: None,
+        }
+    }
+
+    fn made(seen: &Seen) -> Vec<String> {
+        let plan = analyse(seen);
+        let made = plan.steps.iter().filter_map(|planned| match &planned.step {
+            Step::Create(object) => Some(object.name().to_owned()),
+            _ => None,
+        });
+        made.collect()
+    }
+
+    const SAVER: &str = "b-20260502030000";
+    const BEFORE: Option<&str> = Some("2026-05-02T03:20:00Z");
+    const LATER: Option<&str> = Some("2026-05-02T04:00:30Z");
+
+    #[test]
+    fn a_backup_on_a_node_that_is_gone_is_taken_by_another_pod() {
+        let begun = |pods| seen(json!({"lastScheduled": TIME}), pods);
+        assert_eq!(made(&begun(vec![])), [SAVER]);
+        let going = begun(vec![pod(SAVER, "one-uid", LATER)]);
+        assert_eq!(made(&going), [""; 0], "it may be gone in a moment");
+        assert_eq!(analyse(&going).look_again_after, Some(Duration::from_secs(31)));
+        let stuck = || pod(SAVER, "one-uid", BEFORE);
+        assert_eq!(made(&begun(vec![stuck()])), [format!("{SAVER}-one-u")]);
+        let there = begun(vec![stuck(), pod(&format!("{SAVER}-one-u"), "two-uid", None)]);
+        assert_eq!(made(&there), [""; 0], "one is enough");
+        let status = analyse(&there).status.unwrap();
+        assert_eq!(status["conditions"][0]["message"], format!("pod {SAVER}-one-u takes a backup"));
+        assert!(status.get("unfinished").is_none(), "nothing is given up: {status}");
+        let next = begun(vec![stuck(), pod(&format!("{SAVER}-one-u"), "two-uid", BEFORE)]);
+        assert_eq!(made(&next), [format!("{SAVER}-two-u")]);
+    }
+
+    #[test]
+    fn who_ended_on_a_node_that_came_back_is_heard_and_counts_for_no_attempt() {
+        let ended = |outcome: Outcome| {
+            let at = TIME.parse().unwrap();
+            let back = WorkerSeen { ended: Some(Ended { outcome, at }), ..pod(SAVER, "one-uid", BEFORE) };
+            let seen = seen(
+                json!({"lastScheduled": TIME}),
+                vec![back, pod(&format!("{SAVER}-one-u"), "two-uid", None)],
+            );
+            analyse(&seen).status.unwrap()
+        };
+        let failed = ended(Outcome::Failed { message: "killed".to_owned() });
+        assert!(failed.get("failure").is_none(), "another is at it: {failed}");
+        let good = json!({"outcome": "Good", "path": "db", "scheduled": TIME, "at": TIME, "size": 1, "sha256": "ab", "revision": 1});
+        let good = ended(serde_json::from_value(good).unwrap());
+        assert_eq!(good["history"][0]["path"], "db");
+    }
+
+    #[test]
+    fn removing_goes_on_beside_a_pod_that_never_goes() {
+        let leaving = json!({"leaving": ["db_1"]});
+        let [name] = made(&seen(leaving.clone(), vec![])).try_into().unwrap();
+        assert_eq!(made(&seen(leaving.clone(), vec![pod(&name, "one-uid", LATER)])), [""; 0]);
+        let stuck = seen(leaving, vec![pod(&name, "one-uid", BEFORE)]);
+        assert_eq!(made(&stuck), [format!("{name}-one-u")]);
+    }
+
+    #[test]
+    fn what_a_pod_may_yet_write_is_removed_once_that_is_gone() {
+        let given_up = |pods| seen(json!({"unfinished": ["db"]}), pods);
+        assert_eq!(made(&given_up(vec![])).len(), 1);
+        let stuck = given_up(vec![pod("b-20260501030000", "one-uid", BEFORE)]);
+        assert_eq!(made(&stuck), [""; 0], "again and again");
+        assert_eq!(analyse(&stuck).status.unwrap()["unfinished"], json!(["db"]));
     }
 }

@@ -83,6 +83,7 @@ pub fn role_binding(backup: &EtcdBackup) -> RoleBinding {
 /// The pod that takes the backup for a time.
 pub fn saver(
     backup: &EtcdBackup,
+    name: String,
     scheduled: Timestamp,
     place: &Place,
     endpoints: &[String],
@@ -116,7 +117,7 @@ pub fn saver(
         let mount = json!({"name": "client-tls", "mountPath": pods::CLIENT_TLS, "readOnly": true});
         push(&mut container, "/volumeMounts", [mount]);
     }
-    let mut pod = pod(backup, saver_name(&backup.name_any(), scheduled), container, volumes);
+    let mut pod = pod(backup, name, container, volumes);
     pod.annotations_mut().insert(PATH.to_owned(), place.path().to_owned());
     pod
 }
@@ -124,6 +125,7 @@ pub fn saver(
 /// The pod that removes files.
 pub fn remover(
     backup: &EtcdBackup,
+    name: String,
     place: &Place,
     leaving: &[String],
     unfinished: &[String],
@@ -134,7 +136,7 @@ pub fn remover(
     arguments.extend(leaving.iter().map(String::as_str));
     let (mut container, volumes) = pods::container("remove", place, image, &arguments);
     push(&mut container, "/env", [json!({"name": "BACKUP_UID", "value": backup.uid().unwrap_or_default()})]);
-    pod(backup, remover_name(&backup.name_any(), leaving, unfinished), container, volumes)
+    pod(backup, name, container, volumes)
 }
 
 fn pod(backup: &EtcdBackup, name: String, container: Value, volumes: Vec<Value>) -> Pod {
@@ -176,7 +178,7 @@ mod tests {
         let time: Timestamp = "2026-05-02T03:00:00Z".parse().unwrap();
         let place = crate::backups::schedule::place(&backup.spec, time).unwrap();
         let urls = ["http://db-0.db.n.svc:2379".to_owned()];
-        let pod = saver(&backup, time, &place, &urls, Some("client"), "image");
+        let pod = saver(&backup, saver_name("nightly", time), time, &place, &urls, Some("client"), "image");
         insta::assert_snapshot!(serde_json::to_string_pretty(&pod).unwrap());
     }
 
@@ -184,11 +186,11 @@ mod tests {
     fn whoever_removes_is_told_which_files_were_given_up() {
         let backup = backup(json!({"volume": {"claim": "c", "path": "db"}}));
         let (leaving, unfinished) = (["db_1".to_owned()], ["db_2".to_owned()]);
-        let pod = remover(&backup, &backup.spec.place().unwrap(), &leaving, &unfinished, "image");
+        let name = remover_name("nightly", &leaving, &unfinished);
+        let place = backup.spec.place().unwrap();
+        let pod = remover(&backup, name.clone(), &place, &leaving, &unfinished, "image");
         let arguments = pod.spec.unwrap().containers.remove(0).args.unwrap();
         assert_eq!(arguments, ["backup", "remove", "--unfinished", "db_2", "db_1"]);
-        let name = remover_name("nightly", &leaving, &unfinished);
-        assert_eq!(pod.metadata.name.as_deref(), Some(name.as_str()));
         assert_ne!(name, remover_name("nightly", &unfinished, &leaving));
     }
     #[test]
@@ -197,7 +199,10 @@ mod tests {
         let backup = backup(json!({"volume": volume, "backupPolicy": {"timeoutInSecond": 60}}));
         let time: Timestamp = "2026-05-02T03:00:00Z".parse().unwrap();
         let place = crate::backups::schedule::place(&backup.spec, time).unwrap();
-        let pod = serde_json::to_value(saver(&backup, time, &place, &[], None, "image").spec).unwrap();
+        let pod = serde_json::to_value(
+            saver(&backup, saver_name("nightly", time), time, &place, &[], None, "image").spec,
+        )
+        .unwrap();
         assert_eq!(pod["activeDeadlineSeconds"], 60);
         let volumes = pod["volumes"].as_array().unwrap();
         let claim = json!({"name": "backup", "persistentVolumeClaim": {"claimName": "backups"}});

@@ -145,7 +145,7 @@ async fn serves() -> Result<(), String> {
         };
         match asking.await {
             Ok(_) => return Ok(()),
-            Err(error) if super::serving::is_only_locked(&error) => return Ok(()),
+            Err(error) if error.is_only_locked() => return Ok(()),
             Err(error) if begun.elapsed() > READS_WITHIN => {
                 return Err(format!("etcd does not get to the end of what is left: {error}"));
             }

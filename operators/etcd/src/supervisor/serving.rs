@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 
 use super::certificates::Certificates;
 use crate::{
-    etcd::{Client, Dial, Error},
+    etcd::{Client, Dial},
     layout,
     standing::{self, Standing},
 };
@@ -105,14 +105,9 @@ async fn readiness(
     match asking.await {
         Ok(_) => Ok("ok"),
         // It asked the others and was about to answer.
-        Err(error) if is_only_locked(&error) => Ok("ok"),
+        Err(error) if error.is_only_locked() => Ok("ok"),
         Err(error) => Err(not_yet(error.to_string())),
     }
-}
-
-/// Where etcd asks clients who they are, it says no only after it knows that it could answer.
-pub(super) fn is_only_locked(error: &Error) -> bool {
-    error.says("permission denied") || error.says("user name is empty")
 }
 
 #[cfg(test)]

@@ -158,6 +158,20 @@ async fn a_cluster_that_does_not_run_yet_can_have_any_version() {
     }
 }
 
+#[tokio::test]
+async fn data_in_pods_stays_with_its_minor_version() {
+    let place = Place::new("version-in-pods").await;
+    let cluster = async |version: &str| {
+        let spec = json!({"size": 3, "version": version, "storage": {"emptyDir": true}});
+        place.cluster("example", spec).await
+    };
+    cluster("3.6.15").await.unwrap();
+    place.say_that_it_runs("example", "3.6.15").await;
+    cluster("3.6.16").await.unwrap();
+    let said = refusal(cluster("3.7.3").await);
+    assert!(said.contains("data that is in pods (storage.emptyDir) cannot go on"), "{said}");
+}
+
 /// A member that was away answers, and runs something older than what is wanted by now can be reached from. What is so
 /// can be told, and people can go on to change other things.
 #[tokio::test]

@@ -66,6 +66,7 @@ async fn an_authority_is_made_and_replaced_by_what_is_seen() {
     let owners = place.api::<Secret>().get("db-authority").await.unwrap().metadata.owner_references.unwrap();
     assert_eq!(owners[0].name, "db", "they go with the cluster");
 
+    place.say_that_it_has_a_node("db-0").await;
     report(&place, "db-0").await;
     eventually("all is well", async || condition(&place, "db").await.1 == "Ready").await;
     let wish = Patch::Merge(json!({"metadata": {"annotations": {ROTATE: "2026-11-18"}}}));

@@ -9,14 +9,14 @@ use etcd_operator::{
 };
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Api, Client, CustomResourceExt as _, Resource,
+    Api, Client, Config, CustomResourceExt as _, Resource,
     api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use wheelhouse::manager::{RunSettings, Started};
 pub use wheelhouse_testing::eventually;
-use wheelhouse_testing::{ControlPlane, Namespace};
+use wheelhouse_testing::{ApiProxy, ControlPlane, Fault, Identity, Namespace};
 
 pub struct Place {
     pub namespace: Namespace,
@@ -79,6 +79,13 @@ impl Place {
         self.api::<Pod>().patch_status(pod, &PatchParams::default(), &patch).await.unwrap();
     }
 
+    /// What the API server would have written, had a scheduler found one.
+    pub async fn say_that_it_has_a_node(&self, pod: &str) {
+        let scheduled = json!({"type": "PodScheduled", "status": "True"});
+        let patch = Patch::Merge(json!({"status": {"conditions": [scheduled]}}));
+        self.api::<Pod>().patch_status(pod, &PatchParams::default(), &patch).await.unwrap();
+    }
+
     /// What the operator would have written, had the cluster run this version.
     pub async fn say_that_it_runs(&self, name: &str, version: &str) {
         let patch = Patch::Merge(json!({"status": {"currentVersion": version}}));
@@ -87,8 +94,28 @@ impl Place {
 
     /// Starts the operator, as somebody who may do just what it declares.
     pub async fn start(&self, scope: Scope) -> Operating {
+        let identity = self.identity(scope).await;
+        self.start_as(scope, identity.config()).await
+    }
+
+    /// The same, where this happens to its requests.
+    pub async fn start_disturbed(
+        &self,
+        scope: Scope,
+        rule: impl Fn(&str, &str) -> Fault + Send + Sync + 'static,
+    ) -> (Operating, ApiProxy) {
+        let proxy = ApiProxy::start(&self.identity(scope).await).await.unwrap();
+        proxy.disturb(rule);
+        (self.start_as(scope, proxy.config()).await, proxy)
+    }
+
+    async fn identity(&self, scope: Scope) -> Identity {
+        let rules = etcd_operator::manager(scope).rules();
+        self.namespace.with_rules(rules).await.unwrap()
+    }
+
+    async fn start_as(&self, scope: Scope, config: Config) -> Operating {
         let manager = etcd_operator::manager(scope);
-        let identity = self.namespace.with_rules(manager.rules()).await.unwrap();
         let settings = RunSettings {
             namespaces: vec![self.namespace.name().to_owned()],
             no_leader_election: true,
@@ -96,7 +123,7 @@ impl Place {
             ..RunSettings::default()
         };
         let stop = CancellationToken::new();
-        let started = manager.start(identity.config(), settings, stop.clone()).await.unwrap();
+        let started = manager.start(config, settings, stop.clone()).await.unwrap();
         Operating { stop, started }
     }
 

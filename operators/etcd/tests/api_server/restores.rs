@@ -1,9 +1,17 @@
 //! Restores, as far as they get without nodes: what is checked, and what is asked of a cluster, and when.
 
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
 use etcd_operator::{
     Scope,
     api::{
-        EtcdCluster,
+        EtcdCluster, INCARNATION, SCOPE,
         backup::{EtcdRestore, EtcdRestoreStatus, RESTORE, RestoreFrom, RestorePhase},
     },
 };
@@ -14,10 +22,11 @@ use kube::{
 };
 use rstest::rstest;
 use serde_json::{Value, json};
+use wheelhouse_testing::{Fault, WatchFault};
 
 use super::{
     admission::refusal,
-    place::{Operating, Place, eventually},
+    place::{Operating, Place, eventually, manifest},
 };
 
 #[rstest]
@@ -164,6 +173,183 @@ async fn a_cluster_with_data_is_left_alone(#[case] more: Value, #[case] version:
     operating.stop().await;
 }
 
+/// Writes down which incarnation the cluster has, and takes off what it was asked for.
+async fn begin_anew(place: &Place, incarnation: Value) {
+    let annotations = json!({INCARNATION: incarnation.to_string(), RESTORE: null});
+    let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+    place.api::<EtcdCluster>().patch("db", &PatchParams::default(), &patch).await.unwrap();
+}
+
+/// What begins from a survivor has no ID for as long as that is being copied.
+#[tokio::test]
+async fn a_cluster_that_begins_anew_has_data() {
+    let place = Place::new("restore-recovering").await;
+    place.cluster("db", json!({"size": 1, "paused": true})).await.unwrap();
+    let source = json!({"survivor": {"member": "db-1", "claim": "db-1"}});
+    begin_anew(&place, json!({"number": 1, "source": source})).await;
+    let operating = begun(&place, json!({})).await;
+    place.say_that_it_ended("back-check", "Succeeded", good()).await;
+    eventually("it is refused", async || {
+        let status = status(&place).await;
+        let says = status.conditions.iter().any(|known| known.type_ == "Ready" && known.reason == "HasData");
+        says && status.phase == Some(RestorePhase::Refused)
+    })
+    .await;
+    assert_eq!(asked(&place).await, None);
+    operating.stop().await;
+}
+
+/// Whoever takes the request off by then changes nothing.
+#[tokio::test]
+async fn a_restore_that_the_cluster_begins_from_is_under_way_whatever_is_asked_for_by_then() {
+    let place = Place::new("restore-begins").await;
+    place.cluster("db", json!({"size": 1, "paused": true})).await.unwrap();
+    let operating = begun(&place, json!({})).await;
+    place.say_that_it_ended("back-check", "Succeeded", good()).await;
+    eventually("the cluster is asked", async || asked(&place).await.is_some()).await;
+    let from = asked(&place).await.unwrap();
+    let source = json!({"backup": {"place": from.place, "sha256": from.sha256, "movesRevisions": true}});
+    let restore = json!({"uid": from.uid, "revision": 42});
+    begin_anew(&place, json!({"number": 1, "source": source, "restore": restore})).await;
+    let other = json!({"etcdCluster": {"name": "db"}, "volume": {"claim": "b", "path": "db"}});
+    place.restore("other", other).await.unwrap();
+    eventually("it goes on", async || {
+        let status = status(&place).await;
+        let says = status.reason.contains("which begins from the backup");
+        says && status.phase == Some(RestorePhase::Restoring)
+    })
+    .await;
+    place.say_that_it_ended("other-check", "Succeeded", good()).await;
+    eventually("the other one waits", async || {
+        let other = place.api::<EtcdRestore>().get("other").await.unwrap().status.unwrap_or_default();
+        other.phase == Some(RestorePhase::Waiting)
+            && other.reason.contains("another EtcdRestore is under way")
+    })
+    .await;
+    operating.stop().await;
+}
+
+/// Until the data that is there is given up, its owner can think better of it. After that there is no way back.
+#[rstest]
+#[case::before_it_began(false)]
+#[case::after_it_began(true)]
+#[tokio::test]
+async fn a_restore_that_is_deleted_before_it_began_is_called_off(#[case] has_begun: bool) {
+    let place = Place::new("restore-called-off").await;
+    cluster_with_data(&place, "3.6.16").await;
+    let operating = begun(&place, json!({"inPlace": true})).await;
+    place.say_that_it_ended("back-check", "Succeeded", good()).await;
+    eventually("the cluster is asked", async || asked(&place).await.is_some()).await;
+    eventually("it says how to call it off", async || {
+        status(&place).await.reason.contains("until then deleting this EtcdRestore calls it off")
+    })
+    .await;
+    if has_begun {
+        let restore = json!({"uid": asked(&place).await.unwrap().uid, "revision": 42});
+        let place_of_it = json!({"volume": {"claim": "b", "path": "db"}});
+        let source = json!({"backup": {"place": place_of_it, "sha256": "ab", "movesRevisions": true}});
+        let incarnation = json!({"number": 1, "source": source, "restore": restore}).to_string();
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {INCARNATION: incarnation}}}));
+        place.api::<EtcdCluster>().patch("db", &PatchParams::default(), &patch).await.unwrap();
+        eventually("it cannot be called off any more", async || {
+            let restore = place.api::<EtcdRestore>().get("back").await.unwrap();
+            restore.finalizers().is_empty()
+        })
+        .await;
+    }
+    place.api::<EtcdRestore>().delete("back", &DeleteParams::default()).await.unwrap();
+    eventually("it is gone", async || place.names_of::<EtcdRestore>().await.is_empty()).await;
+    assert_eq!(asked(&place).await.is_some(), has_begun);
+    operating.stop().await;
+}
+
+/// A leader to whom it comes late that the one before it asked the cluster.
+#[rstest]
+#[case::calls_off_what_is_deleted(true)]
+#[case::goes_on_with_what_is_not(false)]
+#[tokio::test]
+async fn whoever_hears_late_that_the_cluster_was_asked(#[case] is_deleted: bool) {
+    let place = Place::new("restore-late").await;
+    cluster_with_data(&place, "3.6.16").await;
+    let is_late = |target: &str| target.contains("/etcdclusters") && target.contains("watch=true");
+    let late = Fault::Watch(WatchFault::Late(Duration::from_secs(3600)));
+    let rule = move |_: &str, target: &str| if is_late(target) { late.clone() } else { Fault::None };
+    let (operating, _proxy) = place.start_disturbed(Scope::OwnNamespace, rule).await;
+    eventually("the operator has nothing more to say of the cluster", async || {
+        let status = place.api::<EtcdCluster>().get("db").await.unwrap().status.unwrap();
+        status.conditions.iter().any(|known| known.reason == "Paused")
+    })
+    .await;
+    let mut restore = manifest(
+        "EtcdRestore",
+        "back",
+        json!({"etcdCluster": {"name": "db"}, "inPlace": true, "volume": {"claim": "b", "path": "db"}}),
+    );
+    // Until the one before it has done its part it is that one's.
+    restore["metadata"]["annotations"] = json!({SCOPE: "clusterwide"});
+    restore["metadata"]["finalizers"] = json!(["etcd.database.coreos.com/restore-is-called-off"]);
+    let uid = place.apply::<EtcdRestore>(restore).await.unwrap().uid();
+    let request = json!({
+        "name": "back", "uid": uid, "place": {"volume": {"claim": "b", "path": "db"}}, "sha256": "ab",
+        "revision": 42, "inPlace": true,
+    });
+    let asks = Patch::Merge(json!({"metadata": {"annotations": {RESTORE: request.to_string()}}}));
+    let cluster = place.api::<EtcdCluster>().patch("db", &PatchParams::default(), &asks).await.unwrap();
+    let backup = json!({"size": 4096, "sha256": "ab", "revision": 42, "etcdVersion": "3.6.16"});
+    let told = json!({"phase": "Restoring", "backup": backup, "clusterUID": cluster.uid()});
+    let (restores, told) = (place.api::<EtcdRestore>(), Patch::Merge(json!({"status": told})));
+    restores.patch_status("back", &PatchParams::default(), &told).await.unwrap();
+    if is_deleted {
+        restores.delete("back", &DeleteParams::default()).await.unwrap();
+        eventually("it is gone", async || place.names_of::<EtcdRestore>().await.is_empty()).await;
+    } else {
+        let ours = Patch::Merge(json!({"metadata": {"annotations": {SCOPE: null}}}));
+        restores.patch("back", &PatchParams::default(), &ours).await.unwrap();
+        eventually("it goes on", async || {
+            let restore = restores.get("back").await.unwrap();
+            assert_eq!(restore.finalizers().len(), 1, "it can be called off");
+            restore.status.unwrap().reason.contains("until then deleting this EtcdRestore calls it off")
+        })
+        .await;
+    }
+    assert_eq!(asked(&place).await.is_some(), !is_deleted);
+    operating.stop().await;
+}
+
+/// Two operators believe to lead, and what one has decided on comes after the other has called it off.
+#[tokio::test]
+async fn a_request_that_comes_after_it_was_called_off_changes_nothing() {
+    let place = Place::new("restore-overtaken").await;
+    cluster_with_data(&place, "3.6.16").await;
+    let is_asking = |method: &str, target: &str| method == "PATCH" && target.contains("/etcdclusters/db?");
+    let asks = Arc::new(AtomicBool::new(false));
+    let rule = {
+        let asks = asks.clone();
+        move |method: &str, target: &str| match is_asking(method, target) {
+            true if !asks.swap(true, Ordering::Relaxed) => Fault::Delay(Duration::from_secs(8)),
+            _ => Fault::None,
+        }
+    };
+    let (slow, proxy) = place.start_disturbed(Scope::OwnNamespace, rule).await;
+    let spec =
+        json!({"etcdCluster": {"name": "db"}, "inPlace": true, "volume": {"claim": "b", "path": "db"}});
+    place.restore("back", spec).await.unwrap();
+    eventually("a pod verifies the backup", async || place.names_of::<Pod>().await == ["back-check"]).await;
+    place.say_that_it_ended("back-check", "Succeeded", good()).await;
+    eventually("one is about to ask", async || asks.load(Ordering::Relaxed)).await;
+    place.api::<EtcdRestore>().delete("back", &DeleteParams::default()).await.unwrap();
+    let other = place.start(Scope::OwnNamespace).await;
+    eventually("it is gone", async || place.names_of::<EtcdRestore>().await.is_empty()).await;
+    eventually("the request was answered", async || {
+        let under_way = proxy.under_way();
+        !under_way.iter().any(|request| request.starts_with("PATCH") && request.contains("/etcdclusters/db?"))
+    })
+    .await;
+    assert_eq!(asked(&place).await, None);
+    slow.stop().await;
+    other.stop().await;
+}
+
 #[tokio::test]
 async fn in_place_the_cluster_is_asked_and_no_other_restore_gets_between() {
     let place = Place::new("restore-in-place").await;
@@ -186,6 +372,41 @@ async fn in_place_the_cluster_is_asked_and_no_other_restore_gets_between() {
     })
     .await;
     assert_eq!(asked(&place).await.unwrap().name, "back");
+    operating.stop().await;
+}
+
+/// A cluster that has nothing is asked for good: where its backup is not there any more, only another restore leads on.
+#[rstest]
+#[case::deleted(true)]
+#[case::refused(false)]
+#[tokio::test]
+async fn a_restore_waits_for_none_that_was(#[case] is_deleted: bool) {
+    let place = Place::new("restore-instead").await;
+    place.cluster("db", json!({"size": 1, "paused": true})).await.unwrap();
+    let operating = begun(&place, json!({})).await;
+    place.say_that_it_ended("back-check", "Succeeded", good()).await;
+    eventually("the cluster is asked", async || asked(&place).await.is_some()).await;
+    let other =
+        json!({"etcdCluster": {"name": "db"}, "inPlace": true, "volume": {"claim": "b", "path": "other"}});
+    place.restore("other", other).await.unwrap();
+    eventually("a pod verifies it, too", async || {
+        place.names_of::<Pod>().await.contains(&"other-check".to_owned())
+    })
+    .await;
+    place.say_that_it_ended("other-check", "Succeeded", good()).await;
+    eventually("the other one waits, and says for what", async || {
+        let other = place.api::<EtcdRestore>().get("other").await.unwrap().status.unwrap_or_default();
+        other.reason.contains("goes on when that has ended, or was deleted")
+    })
+    .await;
+    let restores = place.api::<EtcdRestore>();
+    if is_deleted {
+        restores.delete("back", &DeleteParams::default()).await.unwrap();
+    } else {
+        let refused = Patch::Merge(json!({"status": {"phase": "Refused", "reason": "it has data"}}));
+        restores.patch_status("back", &PatchParams::default(), &refused).await.unwrap();
+    }
+    eventually("the other one goes on", async || asked(&place).await.unwrap().name == "other").await;
     operating.stop().await;
 }
 

@@ -2,10 +2,11 @@
 
 use etcd_operator::{
     analyse::analyse,
-    api::{EtcdMember, INCARNATION, QuorumLoss, backup::RESTORE},
+    api::{EtcdMember, INCARNATION, Intent, QuorumLoss, backup::RESTORE},
     incarnation::{Incarnation, Source},
 };
 use rand::rngs::SmallRng;
+use rstest::rstest;
 use wheelhouse::{Step, kube::ResourceExt as _};
 
 use super::{condition, is_ready, seen_without_a_quorum, settled, status, steps, turn};
@@ -361,6 +362,34 @@ fn the_wait_counts_from_when_a_loss_is_certain() {
     assert_eq!(world.incarnation(), 1, "{:#?}", world.story);
 }
 
+/// How many voted, and since when they were lost, is what the incarnation before knew.
+#[test]
+fn an_incarnation_whose_only_member_lost_everything_is_waited_for_anew_and_then_begins_from_the_backup() {
+    let (mut world, mut random, _) = with_one_survivor(QuorumLoss::Restore);
+    world.backup = Some(1);
+    world.now += std::time::Duration::from_secs(60);
+    let survivor_has_begun = |world: &World| {
+        world.records.values().any(|record| record.spec.incarnation == 1 && record.status.began)
+    };
+    while !survivor_has_begun(&world) {
+        turn(&mut world, &mut random);
+    }
+    let alone = world.list[0].name.clone();
+    world.volumes.get_mut(&alone).unwrap().1.log = None;
+    world.pods.get_mut(&alone).unwrap().runs = false;
+    for _ in 0..20 {
+        turn(&mut world, &mut random);
+    }
+    assert_eq!(world.incarnation(), 1, "that is known for seconds only: {:#?}", world.story);
+    let (_, reason, message) = condition(&world.observe(&mut random), "Available");
+    assert_eq!(reason, "QuorumGone", "{message}");
+    world.now += std::time::Duration::from_secs(60);
+    for _ in 0..150 {
+        turn(&mut world, &mut random);
+    }
+    assert_eq!((world.incarnation(), is_ready(&world)), (2, true), "{:#?}", world.story);
+}
+
 /// Addresses are dealt anew when nodes come back.
 #[test]
 fn what_another_member_says_at_an_address_is_not_taken_for_a_survivors() {
@@ -375,4 +404,312 @@ fn what_another_member_says_at_an_address_is_not_taken_for_a_survivors() {
     let (_, _, message) = condition(&seen, "Available");
     assert!(message.contains("not everybody can be asked what is left"), "{message}");
     assert_eq!(steps(&seen), [""; 0]);
+}
+
+/// The pods of members that are to begin from that source.
+fn pods_with(world: &World, wanted: impl Fn(&Source) -> bool) -> Vec<String> {
+    let has_it = |name: &&String| {
+        let record = world.records.get(*name);
+        record.and_then(|record| record.spec.source.as_ref()).is_some_and(&wanted)
+    };
+    world.pods.keys().filter(has_it).cloned().collect()
+}
+
+fn is_survivor(source: &Source) -> bool {
+    matches!(source, Source::Survivor { .. })
+}
+
+/// An incarnation that is to begin has no ID yet, but it will have data.
+#[test]
+fn a_restore_that_is_not_in_place_does_not_overtake_a_recovery() {
+    let (mut world, mut random, held) = with_one_survivor(QuorumLoss::Restore);
+    world.backup = Some(1);
+    world.now += std::time::Duration::from_secs(60);
+    while incarnation(&world).is_none() {
+        turn(&mut world, &mut random);
+    }
+    world.ask_for_the_backup(false);
+    for _ in 0..40 {
+        // To copy what is left takes a while.
+        for name in pods_with(&world, is_survivor) {
+            world.pods.get_mut(&name).unwrap().cut_off = true;
+        }
+        turn(&mut world, &mut random);
+    }
+    world.heal();
+    for _ in 0..150 {
+        turn(&mut world, &mut random);
+    }
+    assert_eq!((world.incarnation(), is_ready(&world)), (1, true), "{:#?}", world.story);
+    assert!(world.acknowledged >= held, "what the survivor had is there: {:#?}", world.story);
+}
+
+/// Another version was asked for, and nobody went on to it before the quorum was lost.
+#[rstest]
+#[case::one_that_is_too_old("3.5.35", false)]
+#[case::one_that_cannot_read_its_log("3.7.3", true)]
+fn whoever_begins_anew_runs_what_wrote_the_data(#[case] wanted: &str, #[case] has_old_entries: bool) {
+    let (mut world, mut random, held) = with_one_survivor(QuorumLoss::Restore);
+    world.cluster.spec.version = wanted.to_owned();
+    world.volumes.values_mut().for_each(|(_, disk)| disk.has_old_entries = has_old_entries);
+    world.now += std::time::Duration::from_secs(60);
+    while world.list[0].name == "db-0" {
+        turn(&mut world, &mut random);
+    }
+    assert_eq!(world.pods[&world.list[0].name].version.to_string(), "3.6.16", "{:#?}", world.story);
+    for _ in 0..250 {
+        turn(&mut world, &mut random);
+    }
+    assert!(is_ready(&world) && world.acknowledged >= held, "{:#?}", world.story);
+    assert!(world.pods.values().all(|pod| pod.version.to_string() == wanted), "{:#?}", world.story);
+}
+
+/// It went back to the version before since, and nobody took another backup.
+#[test]
+fn a_backup_of_a_newer_version_is_begun_from_with_that_one() {
+    let (mut world, mut random) = settled(3);
+    world.cluster.spec.recovery.quorum_loss = QuorumLoss::Restore;
+    (world.backup, world.backed_up_by) = (Some(4), Some("3.7.3".parse().unwrap()));
+    for (_, disk) in world.volumes.values_mut() {
+        disk.log = None;
+    }
+    world.pods.values_mut().for_each(|pod| pod.runs = false);
+    for _ in 0..10 {
+        turn(&mut world, &mut random);
+    }
+    world.now += std::time::Duration::from_secs(60);
+    for _ in 0..250 {
+        turn(&mut world, &mut random);
+    }
+    assert_eq!((world.incarnation(), is_ready(&world)), (1, true), "{:#?}", world.story);
+    assert!(world.story.iter().any(|line| line.contains("runs 3.7.3 as")), "{:#?}", world.story);
+    assert!(
+        world.pods.values().all(|pod| pod.version.to_string() == "3.6.16"),
+        "it goes back: {:#?}",
+        world.story
+    );
+}
+
+/// Its supervisor may have looked just before, and write that it begins right after.
+#[test]
+fn nobody_begins_beside_a_seed_that_may_yet_begin() {
+    let (mut world, mut random) = (World::new(3), rand::SeedableRng::seed_from_u64(3));
+    for _ in 0..2 {
+        let plan = analyse(&world.observe(&mut random));
+        world.follow(&plan, None, &mut random);
+    }
+    world.pods.get_mut("db-0").unwrap().cut_off = true;
+    world.backup = Some(9);
+    world.ask_for_the_backup(false);
+    let begins =
+        |step: &Step<_>| matches!(step, Step::Update { target, .. } if target.kind.kind == "EtcdCluster");
+    let plan = loop {
+        let plan = analyse(&world.observe(&mut random));
+        if plan.steps.iter().any(|planned| begins(&planned.step)) {
+            break plan;
+        }
+        world.follow(&plan, None, &mut random);
+        world.run_pods(&mut random);
+    };
+    let mut silent = world.clone();
+    silent.records.get_mut("db-0").unwrap().status.began = true;
+    let (_, _, message) = condition(&silent.observe(&mut random), "Ready");
+    assert!(message.contains("the restore restore waits: db-0 began before"), "{message}");
+    let mut late = world.clone();
+    late.heal();
+    while late.incarnations_begun.is_empty() {
+        late.run_pods(&mut random);
+    }
+    late.follow(&plan, None, &mut random);
+    assert_eq!(incarnation(&late), None, "it began first: {:#?}", late.story);
+    for _ in 0..60 {
+        turn(&mut late, &mut random);
+    }
+    assert_eq!((late.incarnation(), is_ready(&late)), (0, true), "{:#?}", late.story);
+    world.follow(&plan, None, &mut random);
+    world.heal();
+    for _ in 0..150 {
+        turn(&mut world, &mut random);
+    }
+    assert_eq!((world.incarnation(), is_ready(&world)), (1, true), "{:#?}", world.story);
+    assert!(world.acknowledged >= 9 && !world.incarnations_begun.contains(&0), "{:#?}", world.story);
+}
+
+#[test]
+fn a_seed_on_a_node_that_is_gone_is_replaced_by_another_with_the_same_source() {
+    let (mut world, mut random, held) = with_one_survivor(QuorumLoss::Restore);
+    world.now += std::time::Duration::from_secs(60);
+    let seed = loop {
+        let plan = analyse(&world.observe(&mut random));
+        world.follow(&plan, None, &mut random);
+        // Its supervisor has not said anything yet.
+        if let Some(name) = pods_with(&world, is_survivor).pop() {
+            break name;
+        }
+        world.run_pods(&mut random);
+    };
+    world.lose_the_node_of(&seed);
+    for _ in 0..20 {
+        turn(&mut world, &mut random);
+    }
+    assert_eq!(world.records[&seed].spec.intent, Intent::Waiting, "it may come back: {:#?}", world.story);
+    world.now += std::time::Duration::from_secs(600);
+    for _ in 0..150 {
+        turn(&mut world, &mut random);
+    }
+    assert!(is_ready(&world) && world.acknowledged >= held, "{:#?}", world.story);
+    assert_eq!(world.incarnation(), 1);
+    let survivor = Source::Survivor { member: "db-1".to_owned(), claim: "db-1".to_owned() };
+    assert_eq!(incarnation(&world).unwrap().source, Some(survivor));
+}
+
+/// Also one that is taken back by then, and also a recovery.
+#[rstest]
+#[case::the_same(false, false)]
+#[case::another(true, false)]
+#[case::a_recovery(true, true)]
+fn what_is_left_of_a_restore_on_a_dead_node_blocks_no_other(
+    #[case] is_taken_back: bool,
+    #[case] is_lost: bool,
+) {
+    let (mut world, mut random) = with_a_request();
+    world.cluster.spec.recovery.quorum_loss = QuorumLoss::Restore;
+    while !world.pods.contains_key("db-3") {
+        turn(&mut world, &mut random);
+    }
+    world.lose_the_node_of("db-3");
+    if is_taken_back {
+        world.cluster.annotations_mut().remove(RESTORE);
+        for _ in 0..10 {
+            turn(&mut world, &mut random);
+        }
+    }
+    if is_lost {
+        for name in ["db-0", "db-2"] {
+            world.volumes.get_mut(name).unwrap().1.log = None;
+            world.pods.get_mut(name).unwrap().runs = false;
+        }
+    } else if is_taken_back {
+        world.ask_for_the_backup(true);
+    }
+    for _ in 0..10 {
+        turn(&mut world, &mut random);
+    }
+    world.now += std::time::Duration::from_secs(600);
+    for _ in 0..200 {
+        turn(&mut world, &mut random);
+    }
+    assert_eq!((world.incarnation(), is_ready(&world)), (1, true), "{:#?}", world.story);
+    assert_eq!(status(&world).restored.is_some(), !is_lost);
+}
+
+/// Nobody begins beside a pod that may yet serve, and so what serves is not ended before.
+#[test]
+fn a_restore_waits_for_the_replacement_of_a_member_whose_pod_does_not_go_and_no_longer() {
+    let (mut world, mut random) = with_a_request();
+    world.lose_the_node_of("db-1");
+    for _ in 0..40 {
+        turn(&mut world, &mut random);
+    }
+    assert_eq!(incarnation(&world), None, "the others serve: {:#?}", world.story);
+    let (_, _, message) = condition(&world.observe(&mut random), "Ready");
+    assert!(message.contains("the pod of db-1 was to be gone and is not"), "{message}");
+    world.now += std::time::Duration::from_secs(600);
+    for _ in 0..200 {
+        turn(&mut world, &mut random);
+    }
+    assert_eq!((world.incarnation(), is_ready(&world)), (1, true), "{:#?}", world.story);
+    assert_eq!(world.records["db-1"].spec.intent, Intent::Left);
+    let seen = world.observe(&mut random);
+    assert_eq!(steps(&seen), [""; 0], "what its pod was is known by its record");
+}
+
+/// GitOps writes what a template does not say.
+#[test]
+fn a_version_that_is_wanted_while_a_restore_is_prepared_is_not_what_reads_it() {
+    let (mut world, mut random) = (World::new(3), rand::SeedableRng::seed_from_u64(3));
+    (world.backup, world.backed_up_by) = (Some(9), Some("3.6.16".parse().unwrap()));
+    world.ask_for_the_backup(false);
+    while incarnation(&world).is_none() {
+        turn(&mut world, &mut random);
+    }
+    world.cluster.spec.version = "3.5.35".to_owned();
+    for _ in 0..250 {
+        turn(&mut world, &mut random);
+    }
+    assert!(is_ready(&world) && world.acknowledged >= 9, "{:#?}", world.story);
+    assert!(world.story.iter().any(|line| line.contains("runs 3.6.16 as")), "{:#?}", world.story);
+    assert!(world.pods.values().all(|pod| pod.version.to_string() == "3.5.35"), "it goes back");
+}
+
+/// The version that the next incarnation begins with.
+fn begun_with(world: &mut World, random: &mut SmallRng) -> String {
+    world.now += std::time::Duration::from_secs(60);
+    while incarnation(world).is_none() {
+        turn(world, random);
+    }
+    incarnation(world).unwrap().version.unwrap().to_string()
+}
+
+/// 3.4 has no program that restores.
+#[test]
+fn what_3_4_wrote_is_begun_from_with_3_5() {
+    let (mut world, mut random) = settled(3);
+    world.cluster.spec.recovery.quorum_loss = QuorumLoss::Restore;
+    (world.backup, world.backed_up_by) = (Some(4), Some("3.4.40".parse().unwrap()));
+    world.volumes.values_mut().for_each(|(_, disk)| disk.log = None);
+    world.pods.values_mut().for_each(|pod| pod.runs = false);
+    world.cluster.spec.version = "3.4.40".to_owned();
+    world.cluster.status.as_mut().unwrap().current_version = "3.4.40".to_owned();
+    world.records.values_mut().for_each(|record| record.spec.version = Some("3.4.40".parse().unwrap()));
+    world.pods.values_mut().for_each(|pod| pod.version = "3.4.40".parse().unwrap());
+    assert_eq!(begun_with(&mut world, &mut random), "3.5.35");
+}
+
+/// The image of that patch level may be gone.
+#[test]
+fn another_patch_level_may_be_wanted_of_who_begins_anew() {
+    let (mut world, mut random, held) = with_one_survivor(QuorumLoss::Restore);
+    assert_eq!(begun_with(&mut world, &mut random), "3.6.16");
+    while pods_with(&world, is_survivor).is_empty() {
+        world.run_pods(&mut random);
+        let plan = analyse(&world.observe(&mut random));
+        world.follow(&plan, None, &mut random);
+    }
+    world.cluster.spec.version = "3.6.17".to_owned();
+    let plan = analyse(&world.observe(&mut random));
+    world.follow(&plan, None, &mut random);
+    for _ in 0..150 {
+        turn(&mut world, &mut random);
+    }
+    assert!(is_ready(&world) && world.acknowledged >= held, "{:#?}", world.story);
+    let first = world.story.iter().find(|line| line.contains(" runs ")).unwrap();
+    assert!(first.contains("runs 3.6.17 as"), "{:#?}", world.story);
+}
+
+/// Whoever has no record may have begun, and served.
+#[test]
+fn a_restore_that_is_not_in_place_begins_over_nobody_whose_record_is_gone() {
+    let (mut world, mut random) = (World::new(3), rand::SeedableRng::seed_from_u64(3));
+    for _ in 0..2 {
+        let plan = analyse(&world.observe(&mut random));
+        world.follow(&plan, None, &mut random);
+    }
+    world.pods.get_mut("db-0").unwrap().cut_off = true;
+    world.backup = Some(9);
+    world.ask_for_the_backup(false);
+    while !world.volumes.values().any(|(_, disk)| disk.prepared.is_some()) {
+        turn(&mut world, &mut random);
+    }
+    // The operator is away: db-0 begins, serves, and loses its record.
+    world.heal();
+    while !world.has_quorum() {
+        world.run_pods(&mut random);
+    }
+    world.write(&mut random);
+    world.records.remove("db-0");
+    for _ in 0..80 {
+        turn(&mut world, &mut random);
+    }
+    assert_eq!((world.incarnation(), is_ready(&world)), (0, true), "{:#?}", world.story);
 }

@@ -254,6 +254,7 @@ impl Scene {
             .world
             .pods
             .iter()
+            .filter(|(_, pod)| pod.has_node)
             .map(|(name, pod)| (name.clone(), (pod.reference.uid.clone(), pod.runs)))
             .collect();
         self.pods.retain(|name, pod| there.get(name).is_some_and(|(uid, _)| *uid == pod.uid));
@@ -357,6 +358,30 @@ fn while_an_authority_is_replaced_everybody_trusts_whoever_they_meet() {
         assert_eq!(scene.authorities.len(), 3, "seed {seed}");
         assert!(scene.reasons.contains("Rotating") && scene.reasons.contains("Ready"), "{:?}", scene.reasons);
     }
+}
+
+/// Nothing is mounted in them: by the time that they have a node they get what is right then.
+#[test]
+fn pods_that_have_no_node_keep_no_former_authority_trusted() {
+    let mut scene = Scene::new(1, 3);
+    scene.settle("it begins");
+    scene.world.cluster.annotations_mut().insert(ROTATE.to_owned(), "once".to_owned());
+    while scene.authorities.len() == 1 {
+        scene.turn(false);
+    }
+    (scene.world.nodes, scene.world.cluster.spec.size) = (3, 5);
+    for _ in 0..400 {
+        scene.turn(false);
+    }
+    assert_eq!(scene.world.pods.len(), 5, "two are there without a node");
+    let bundle = scene.current(Side::Peer).unwrap().bundle;
+    let seen = scene.observe();
+    let told = condition(&seen, "CertificatesReady");
+    assert_eq!(bundle.matches("BEGIN").count(), 1, "the former one is forgotten: {told:?}");
+    assert!(!told.2.contains("db-3"), "{told:?}");
+    scene.world.nodes = 5;
+    scene.world.pods.values_mut().for_each(|pod| pod.has_node = true);
+    scene.settle("there is room");
 }
 
 #[test]

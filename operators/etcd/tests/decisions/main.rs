@@ -17,7 +17,7 @@ mod upkeep;
 
 use etcd_operator::{
     analyse::analyse,
-    api::{EtcdClusterStatus, QuorumLoss},
+    api::{EtcdClusterStatus, Intent, QuorumLoss},
     observe::Seen,
 };
 use model::World;
@@ -39,19 +39,29 @@ fn is_ready(world: &World) -> bool {
 /// where people want it, and stays there.
 ///
 /// `WORLDS` says how many are tried: 60 unless told otherwise; `make soak` tries enough for
-/// more than a million steps.
+/// more than a million steps. `WORLD` says which is the first, and alone if `WORLDS` does not say how many: that of a
+/// seed that failed.
 #[test]
 fn from_every_world_it_gets_where_people_want_it_and_nothing_is_lost_on_the_way() {
-    let worlds: u64 =
-        std::env::var("WORLDS").ok().map_or(60, |text| text.parse().expect("WORLDS is a number"));
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let (first, worlds) = match number("WORLD") {
+        Some(first) => (first, number("WORLDS").unwrap_or(1)),
+        None => (0, number("WORLDS").unwrap_or(60)),
+    };
     let (mut decisions, mut steps, mut anew) = (0_u64, 0_usize, 0_u32);
-    for seed in 0..worlds {
+    for seed in first..first + worlds {
+        let _told = Told(seed);
         let mut random = SmallRng::seed_from_u64(seed);
         let mut world = World::new(random.random_range(1..=5));
         if random.random_bool(0.5) {
             world.cluster.spec.recovery.quorum_loss = QuorumLoss::Restore;
         }
         world.wish_for_a_version(&mut random);
+        if seed % 6 == 5 {
+            world.cluster.spec.storage.empty_dir = true;
+            // From there nobody else can begin.
+            world.cluster.spec.recovery.quorum_loss = QuorumLoss::Wait;
+        }
         // What one operator holds to, two may have to find out.
         let has_two_operators = random.random_bool(0.5);
         let troubled = random.random_range(0..150);
@@ -77,9 +87,10 @@ fn from_every_world_it_gets_where_people_want_it_and_nothing_is_lost_on_the_way(
             if let Some(old) = before.take().filter(|_| is_second) {
                 (world.is_stale, world.had_two_operators) = (true, true);
                 world.follow(&old, Some(usize::MAX), &mut random);
-                world.is_stale = false;
             }
+            // What this one saw was before that, and is old by then, too.
             world.follow(&plan, crash, &mut random);
+            world.is_stale = false;
             before = Some(plan).filter(|_| random.random_bool(0.5));
             world.run_pods(&mut random);
             world.write(&mut random);
@@ -95,18 +106,30 @@ fn from_every_world_it_gets_where_people_want_it_and_nothing_is_lost_on_the_way(
             if !is_troubled && is_ready(&world) && !world.has_quorum() {
                 panic!("seed {seed}: it is said to be ready: {:#?}", world.story);
             }
-            let there = [world.records.len(), world.pods.len(), world.volumes_in_use()];
+            if !is_troubled && world.pods.values().any(|pod| pod.node_is_gone) {
+                // Who is on a node that is gone is waited for at first. Whose pod nobody else can tell of is for a person to tell.
+                world.now += std::time::Duration::from_secs(10);
+                let ready = status(&world).conditions.into_iter().find(|known| known.type_ == "Ready");
+                if ready.is_some_and(|ready| ready.message.contains("delete the Node")) {
+                    world.pods.retain(|_, pod| !pod.node_is_gone);
+                }
+            }
             let size = usize::try_from(world.cluster.spec.size).unwrap();
-            let is_done = !is_troubled && is_ready(&world) && there == [size; 3] && world.is_looked_after();
+            let is_done = !is_troubled
+                && is_ready(&world)
+                && world.within_reach() == [size; 3]
+                && world.is_looked_after();
             if is_done {
                 break;
             }
             assert!(
                 round < troubled + 400,
-                "seed {seed}: it does not get there: {:#?} {:#?} {:#?} {:#?}",
+                "seed {seed}: it does not get there: {:#?} {:#?} {:#?} {:#?} {:#?} {:#?}",
                 status(&world),
                 world.list,
                 world.records,
+                world.pods,
+                world.volumes,
                 world.story
             );
         }
@@ -114,18 +137,32 @@ fn from_every_world_it_gets_where_people_want_it_and_nothing_is_lost_on_the_way(
         let size = usize::try_from(world.cluster.spec.size).unwrap();
         assert_eq!(world.list.len(), size, "seed {seed}");
         assert_eq!(world.list.iter().filter(|listed| listed.is_learner).count(), 0, "seed {seed}");
-        let runs_what_is_wanted = |pod: &model::Pod| pod.version.to_string() == world.cluster.spec.version;
-        assert!(world.pods.values().all(runs_what_is_wanted), "seed {seed}: {:#?}", world.pods);
         let before = world.story.len();
         for _ in 0..5 {
             let plan = analyse(&world.observe(&mut random));
             world.follow(&plan, None, &mut random);
         }
-        assert_eq!(&world.story[before..], [""; 0], "seed {seed}: it does not stay still");
+        assert_eq!(
+            &world.story[before..],
+            [""; 0],
+            "seed {seed}: it does not stay still: {:#?}",
+            world.story
+        );
     }
     println!(
         "{worlds} worlds, {decisions} decisions, {steps} steps, {anew} times begun anew: all got there, and nothing was lost in silence"
     );
+}
+
+/// Tells the seed of a world in which something fails, wherever that is found out.
+struct Told(u64);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}: look at it again with WORLD={}", self.0, self.0);
+        }
+    }
 }
 
 /// A cluster of that size that is as it is wanted.
@@ -249,6 +286,22 @@ fn a_wiped_member_is_replaced_under_another_name() {
     let names: Vec<_> = world.list.iter().map(|listed| listed.name.as_str()).collect();
     assert_eq!(names, ["db-0", "db-2", "db-3"]);
     assert!(!world.volumes.contains_key("db-1"));
+}
+
+/// A member of 3.4 tells whom it remembers: one that is behind does not know yet who was added.
+#[test]
+fn who_answers_and_follows_somebody_does_not_leave_for_a_list_that_lacks_it() {
+    let (mut world, mut random) = settled(3);
+    let mut seen = observed(&mut world, &mut random);
+    let remembered = world.list.iter().filter(|listed| listed.name != "db-2").cloned().collect();
+    seen.members = Known::Value { value: remembered, at: seen.now };
+    assert_eq!(steps(&seen), [""; 0]);
+    let record = seen.records.iter_mut().find(|record| record.reference.name == "db-2").unwrap();
+    record.spec.intent = Intent::Leaving;
+    assert_eq!(steps(&seen), ["create EtcdMember db-3"], "what it has stays");
+    let pod = seen.pods.iter_mut().find(|pod| pod.reference.name == "db-2").unwrap();
+    pod.etcd = Known::Unknown { why: "connection refused".to_owned(), since: seen.now };
+    assert_eq!(steps(&seen), ["create EtcdMember db-3", "update EtcdMember db-2", "delete Pod db-2"]);
 }
 
 #[test]

@@ -50,9 +50,12 @@ pub struct Record {
 pub struct Pod {
     pub reference: Reference,
     pub finished: bool,
+    /// By when it was to be gone, if it is to go.
+    pub gone_by: Option<Timestamp>,
     pub version: Version,
     pub made_for: String,
     pub incarnation: u32,
+    pub has_node: bool,
     /// Whether etcd runs in it, and whether it ever did.
     pub runs: bool,
     pub has_run: bool,
@@ -60,6 +63,8 @@ pub struct Pod {
     pub serves: bool,
     /// Nobody reaches it, and it reaches nobody.
     pub cut_off: bool,
+    /// Nobody ever will: it stays for as long as somebody takes its node for one that may come back.
+    pub node_is_gone: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -90,6 +95,8 @@ pub struct World {
     pub incarnations_begun: BTreeSet<u32>,
     /// What the latest backup holds.
     pub backup: Option<u64>,
+    /// The version that it was taken from.
+    pub backed_up_by: Option<Version>,
     pub names_used: BTreeSet<String>,
     pub now: Timestamp,
     /// What was intended when the list was last asked for, and what it said.
@@ -103,6 +110,8 @@ pub struct World {
     /// The minor version that the cluster works as, and the one that it may go back to.
     pub works_as: u32,
     pub way_back: Option<u32>,
+    /// How many nodes there are, each for one pod.
+    pub nodes: usize,
     /// Who was told to lead.
     lead: Option<Id>,
     next_uid: u64,
@@ -131,6 +140,7 @@ impl World {
             acknowledged: 0,
             incarnations_begun: BTreeSet::new(),
             backup: None,
+            backed_up_by: None,
             names_used: BTreeSet::new(),
             now: "2026-01-01T00:00:00Z".parse().unwrap(),
             asked: None,
@@ -139,6 +149,7 @@ impl World {
             had_two_operators: false,
             works_as: 6,
             way_back: None,
+            nodes: usize::MAX,
             lead: None,
             next_uid: 0,
             next_id: 0,
@@ -166,9 +177,23 @@ impl World {
         self.incarnations_begun.contains(&self.incarnation())
     }
 
-    /// The volumes of members of this incarnation.
-    pub fn volumes_in_use(&self) -> usize {
-        self.volumes.values().filter(|(_, disk)| disk.incarnation == self.incarnation()).count()
+    fn keeps_data_in_pods(&self) -> bool {
+        self.cluster.spec.storage.empty_dir
+    }
+
+    /// What is in a pod goes with it.
+    fn forget_what_was_in_pods(&mut self) {
+        if self.keeps_data_in_pods() {
+            self.volumes.retain(|name, _| self.pods.contains_key(name));
+        }
+    }
+
+    /// Nothing in a pod that has ended, or is about to, is of use to anybody.
+    fn lose_what_was_in_the_pod_of(&mut self, name: &str) {
+        let in_pods = self.keeps_data_in_pods();
+        if let Some((_, disk)) = self.volumes.get_mut(name).filter(|_| in_pods) {
+            disk.log = None;
+        }
     }
 
     fn disk(&self, member: &str) -> Option<&Disk> {
@@ -212,7 +237,7 @@ impl World {
         self.has_quorum().then(|| first.map(|voter| voter.id)).flatten()
     }
 
-    /// What the operator sees. What etcd says may be old, but no older than what is intended.
+    /// What the operator sees. What etcd says may be old, but no older than what is intended, and of no other incarnation.
     pub fn observe(&mut self, random: &mut SmallRng) -> Seen {
         let intentions: Vec<_> = self
             .records
@@ -221,10 +246,12 @@ impl World {
                 format!("{}{}{}", record.reference.name, record.spec.intent, record.spec.join.is_some())
             })
             .collect();
-        let intentions = intentions.join(" ");
+        let intentions = format!("{} {}", self.incarnation(), intentions.join(" "));
         let is_known = self.asked.as_ref().is_some_and(|(when, _)| *when == intentions);
         if !is_known || random.random_bool(0.7) {
-            self.asked = self.has_quorum().then(|| (intentions, self.list.clone()));
+            // Members of an incarnation that has ended are not asked.
+            let says_so = self.has_begun() && self.has_quorum();
+            self.asked = says_so.then(|| (intentions, self.list.clone()));
         }
         let at = self.now;
         let members = match &self.asked {
@@ -252,8 +279,11 @@ impl World {
             PodSeen {
                 reference: pod.reference.clone(),
                 phase: if pod.finished { "Failed" } else { "Running" }.to_owned(),
+                gone_by: pod.gone_by,
+                waits_for: None,
                 ready: answers && leader.is_some() && listed.is_some_and(|listed| !listed.is_learner),
-                address: Some(format!("{name}:2379")),
+                has_node: pod.has_node,
+                address: pod.has_node.then(|| format!("{name}:2379")),
                 version: Some(pod.version),
                 made_for: Some(pod.made_for.clone()),
                 incarnation: pod.incarnation,
@@ -267,7 +297,8 @@ impl World {
                         value: Answer {
                             cluster: cluster_id(pod.incarnation),
                             member: Id(id),
-                            leader,
+                            // Who was removed hears of nobody any more.
+                            leader: leader.filter(|_| listed.is_some_and(|listed| listed.id.0 == id)),
                             version: Some(pod.version),
                             errors: Vec::new(),
                             upkeep: self.upkeep(name, pod),
@@ -303,6 +334,7 @@ impl World {
             volumes: self
                 .volumes
                 .values()
+                .filter(|_| !self.keeps_data_in_pods())
                 .map(|(reference, disk)| VolumeSeen {
                     reference: reference.clone(),
                     is_ours: true,
@@ -316,8 +348,9 @@ impl World {
             pods: pods.collect(),
             backup: self.backup.filter(|_| !has_list).map(|held| BackupSeen {
                 place: place(held),
-                sha256: held.to_string(),
+                sha256: checksum(held, self.backed_up_by),
                 revision: i64::try_from(held).unwrap(),
+                etcd_version: self.backed_up_by,
                 at,
             }),
             backups: Vec::new(),
@@ -337,18 +370,34 @@ impl World {
 
     /// Whether a member writes its data anew, or has yet to say that it did.
     fn is_defragmenting(&self, name: &str) -> bool {
-        let Some(record) = self.records.get(name) else { return false };
+        let Some(record) = self.records.get(name).filter(|_| !self.is_out_of_reach(name)) else {
+            return false;
+        };
         let done = record.status.defragmented.as_ref().map(|done| done.asked);
         record.spec.defragment.as_ref().is_some_and(|wish| !wish.given_up && done != Some(wish.asked))
     }
 
-    /// Whether all volumes are as large as they are wanted, and no file on them is mostly free.
+    /// Whether all volumes are as large as they are wanted, and no file on them is mostly free; and all pods run the version that people
+    /// want, and are made for what they want, but for those that nobody can do without. The status may be from before the last wish, and so
+    /// may what etcd was told of a way back, and the record of who is on a node that is gone.
     pub fn is_looked_after(&self) -> bool {
         let size = Size::of(&self.cluster.spec.storage.size);
         let is_former = |disk: &Disk| disk.incarnation < self.incarnation();
-        let is_well = |disk: &Disk| Some(disk.size) == size && !disk.is_fragmented;
-        self.volumes.values().all(|(_, disk)| is_former(disk) || is_well(disk))
+        let is_large = |disk: &Disk| self.keeps_data_in_pods() || Some(disk.size) == size;
+        let is_well = |disk: &Disk| is_large(disk) && !disk.is_fragmented;
+        let (wanted, version) = (children::wanted(&self.cluster), &self.cluster.spec.version);
+        let stays = self.keeps_data_in_pods() && self.cluster.spec.size <= 2;
+        let is_as_wanted =
+            |pod: &Pod| (stays || pod.made_for == wanted) && pod.version.to_string() == *version;
+        let is_away = |name: &String| self.is_out_of_reach(name);
+        let is_settled = |record: &Record| {
+            record.spec.incarnation < self.incarnation() || record.spec.intent == Intent::Left
+        };
+        self.way_back.is_none()
+            && self.volumes.iter().all(|(name, (_, disk))| is_away(name) || is_former(disk) || is_well(disk))
+            && self.pods.values().all(|pod| pod.node_is_gone || is_as_wanted(pod))
             && !self.records.keys().any(|name| self.is_defragmenting(name))
+            && self.records.iter().all(|(name, record)| !is_away(name) || is_settled(record))
     }
 
     /// What etcd says, some of it since 3.6.
@@ -443,7 +492,9 @@ impl World {
                 self.make_volume(object.name(), &object.content)
             }
             Step::Apply(_) => true,
-            Step::Evict { target } => self.delete(target, &Guard::Identity),
+            Step::Evict { target } => {
+                self.is_left_with_a_quorum(&target.name) && self.delete(target, &Guard::Identity)
+            }
             Step::Create(object) if object.kind.kind == "EtcdMember" => {
                 self.make_record(object.name(), &object.content)
             }
@@ -484,8 +535,10 @@ impl World {
         }
         let annotation = |name: &str| content["metadata"]["annotations"][name].as_str().unwrap().to_owned();
         let pod = Pod {
+            has_node: self.pods.values().filter(|pod| pod.has_node).count() < self.nodes,
             reference: self.reference("Pod", name),
             finished: false,
+            gone_by: None,
             version: annotation(children::VERSION).parse().unwrap(),
             made_for: annotation(children::WANTED),
             incarnation: incarnation_in(content),
@@ -493,8 +546,12 @@ impl World {
             has_run: false,
             serves: false,
             cut_off: false,
+            node_is_gone: false,
         };
         self.pods.insert(name.to_owned(), pod);
+        if self.keeps_data_in_pods() {
+            self.make_volume(name, content);
+        }
         true
     }
 
@@ -553,10 +610,9 @@ impl World {
             let request = self.cluster.annotations().get(RESTORE);
             let request: Option<RestoreFrom> = request.map(|text| serde_json::from_str(text).unwrap());
             let may_go = request.is_some_and(|request| request.in_place);
-            let is_known = self.cluster.status.as_ref().is_some_and(|status| {
-                status.incarnation == self.incarnation() && status.cluster_id.is_some()
-            });
-            assert!(may_go || !is_known, "nobody said that what there is may go: {:#?}", self.story);
+            // Whatever the status says of it by now.
+            let has_data = !self.incarnations_begun.is_empty();
+            assert!(may_go || !has_data, "nobody said that what there is may go: {:#?}", self.story);
             return;
         }
         assert!(!self.could_have_quorum(), "a cluster is given up that could live: {:#?}", self.story);
@@ -573,8 +629,35 @@ impl World {
     fn content_of(&self, source: &Source) -> Option<u64> {
         match source {
             Source::Survivor { claim, .. } => Some(self.disk(claim)?.log?.1),
-            Source::Backup { sha256, .. } => sha256.parse().ok(),
+            Source::Backup { sha256, .. } => Some(taken(sha256).0),
         }
+    }
+
+    /// Whoever begins anew reads what is there with its own etcd.
+    fn check_it_reads(&self, name: &str, source: &Source) {
+        let minor = self.pods[name].version.minor;
+        let can = match source {
+            Source::Survivor { claim, .. } => {
+                let disk = self.disk(claim).unwrap();
+                minor >= disk.storage && (minor <= 6 || !disk.has_old_entries)
+            }
+            Source::Backup { sha256, .. } => taken(sha256).1.is_none_or(|by| minor >= by.minor),
+        };
+        assert!(can, "{name} begins with 3.{minor}, and cannot read {source}: {:#?}", self.story);
+    }
+
+    /// As the budget for disruptions counts.
+    fn is_left_with_a_quorum(&self, without: &str) -> bool {
+        let voters = self.voters();
+        let others = voters.iter().filter(|voter| member_of(voter).as_deref() != Some(without));
+        others.filter(|voter| self.takes_part(voter)).count() >= children::quorum(voters.len())
+    }
+
+    /// Whether nothing is lost for good when the pod of a member goes.
+    fn can_spare_the_pod_of(&self, name: &str) -> bool {
+        let mut without = self.clone();
+        without.volumes.remove(name);
+        !self.keeps_data_in_pods() || !self.could_have_quorum() || without.could_have_quorum()
     }
 
     fn delete(&mut self, target: &Reference, guard: &Guard) -> bool {
@@ -596,6 +679,7 @@ impl World {
         match target.kind.kind.as_str() {
             "Pod" => {
                 let current = self.incarnation();
+                let is_spared = self.is_stale || is_former || self.can_spare_the_pod_of(name);
                 if let Some(pod) = self.pods.get_mut(name).filter(|pod| pod.reference.uid == target.uid) {
                     assert!(
                         !is_listed
@@ -607,11 +691,16 @@ impl World {
                         "the pod of a member that nobody reaches is deleted: {:#?}",
                         self.story
                     );
+                    assert!(is_spared, "what {name} has goes with its pod: {:#?}", self.story);
                     // Its kubelet cannot be told.
                     match pod.cut_off && !pod.finished {
-                        true => pod.reference.terminating = true,
+                        true => {
+                            pod.reference.terminating = true;
+                            pod.gone_by.get_or_insert(self.now);
+                        }
                         false => drop(self.pods.remove(name)),
                     }
+                    self.forget_what_was_in_pods();
                 }
             }
             "PersistentVolumeClaim" => {
@@ -757,7 +846,10 @@ impl World {
 
     /// Somebody makes a backup of all that is acknowledged.
     fn back_up(&mut self) {
-        self.backup = self.leader().map(|leader| self.held_by(leader)).or(self.backup);
+        let Some(leader) = self.leader() else { return };
+        self.backup = Some(self.held_by(leader));
+        let member = self.list.iter().find(|listed| listed.id == leader).and_then(member_of);
+        self.backed_up_by = member.and_then(|member| Some(self.pods.get(&member)?.version));
     }
 
     /// Everybody who takes part catches up with the leader.
@@ -784,6 +876,7 @@ impl World {
     pub fn run_pods(&mut self, random: &mut SmallRng) {
         self.now = self.now.saturating_add(std::time::Duration::from_secs(1)).unwrap();
         self.pods.retain(|_, pod| !pod.reference.terminating || pod.cut_off || random.random_bool(0.5));
+        self.forget_what_was_in_pods();
         let names: Vec<_> = self.pods.keys().cloned().collect();
         for name in names {
             self.run_pod(&name, random);
@@ -798,7 +891,7 @@ impl World {
     }
 
     fn run_pod(&mut self, name: &str, random: &mut SmallRng) {
-        let Some(pod) = self.pods.get(name) else { return };
+        let Some(pod) = self.pods.get(name).filter(|pod| pod.has_node) else { return };
         // Supervisors keep their records saying who they are.
         if let Some((id, _)) = self.disk(name).and_then(|disk| disk.log).filter(|_| pod.runs && !pod.cut_off)
         {
@@ -852,6 +945,7 @@ impl World {
             Word::Begin(Beginning::Anew(source)) => {
                 let prepared = self.disk(name).and_then(|disk| disk.prepared);
                 let Some(held) = prepared.or_else(|| self.content_of(&source)) else { return };
+                self.check_it_reads(name, &source);
                 let id = self.begin_incarnation(name, held);
                 if let Some((_, disk)) = self.volumes.get_mut(name) {
                     (disk.log, disk.prepared, disk.has_old_entries) = (Some((id, held)), None, false);
@@ -933,7 +1027,15 @@ impl World {
             "incarnation {number} begins again: {:#?}",
             self.story
         );
-        let former: Vec<_> = self.pods.iter().filter(|(_, pod)| pod.incarnation < number).collect();
+        // Who never began may be listed, and can do nothing.
+        let was_member = |name: &String| {
+            let is_it = |listed: &&Listed| member_of(listed).as_ref() == Some(name);
+            self.list.iter().find(is_it).is_some_and(|listed| self.has_log(listed))
+        };
+        let is_former = |(name, pod): &(&String, &Pod)| {
+            pod.incarnation < number && (pod.gone_by.is_none() || was_member(name))
+        };
+        let former: Vec<_> = self.pods.iter().filter(is_former).collect();
         assert!(former.is_empty(), "{former:?} are there yet: {:#?}", self.story);
         self.acknowledged = held;
         self.works_as = self.pods[name].version.minor;
@@ -991,7 +1093,7 @@ impl World {
     pub fn disturb(&mut self, random: &mut SmallRng) {
         let names: Vec<_> = self.pods.keys().cloned().collect();
         let Some(name) = names.get(random.random_range(0..names.len().max(1))).cloned() else { return };
-        let what = random.random_range(0..14);
+        let what = random.random_range(0..15);
         let word = [
             "is killed",
             "loses its pod",
@@ -1007,19 +1109,31 @@ impl World {
             "",
             "",
             "",
+            "",
         ];
-        if !word[what].is_empty() {
+        let is_let_be =
+            (what == 6 && !self.has_quorum()) || (!word[what].is_empty() && self.is_out_of_reach(&name));
+        if !word[what].is_empty() && !is_let_be {
             self.story.push(format!("{name} {}", word[what]));
         }
         match what {
+            // Whether who has no record was a member, only a quorum can tell: without one a person is asked.
+            _ if is_let_be => {}
+            1 | 2 if !self.can_spare_the_pod_of(&name) => {}
+            8 if self.keeps_data_in_pods() => {
+                self.cluster.spec.options.snapshot_count = Some(random.random_range(5000..5003));
+                self.story.push("other options are wanted".to_owned());
+            }
             0 => self.pods.get_mut(&name).unwrap().runs = false,
             1 => {
                 let pod = self.pods.get_mut(&name).unwrap();
-                (pod.reference.terminating, pod.runs) = (true, false);
+                (pod.reference.terminating, pod.gone_by, pod.runs) = (true, Some(self.now), false);
+                self.lose_what_was_in_the_pod_of(&name);
             }
             2 => {
                 let pod = self.pods.get_mut(&name).unwrap();
                 (pod.finished, pod.runs) = (true, false);
+                self.lose_what_was_in_the_pod_of(&name);
             }
             3 => self.wipe(&name, random),
             4 => self.pods.get_mut(&name).unwrap().cut_off = true,
@@ -1038,6 +1152,8 @@ impl World {
             }
             11 => self.back_up(),
             12 => self.ask_for_a_restore(random),
+            13 if !self.can_do_without_the_node_of(&name) => {}
+            13 => self.lose_the_node_of(&name),
             _ => {
                 self.now = self.now.saturating_add(std::time::Duration::from_secs(400)).unwrap();
                 self.story.push("time passes".to_owned());
@@ -1075,6 +1191,8 @@ impl World {
         let served_nobody = self.list.is_empty() && self.incarnation() == 0;
         let is_wanted_anew =
             self.cluster.spec.recovery.quorum_loss == QuorumLoss::Restore && self.has_begun();
+        // Nobody can tell what is where nobody gets to: a person decides then.
+        let is_all_known = !self.pods.values().any(|pod| pod.node_is_gone);
         // Where only a learner is left a person decides, too.
         let has_learner = without.list.iter().any(|listed| listed.is_learner);
         let is_something_left = (without.backup.is_some() && !has_learner)
@@ -1085,10 +1203,14 @@ impl World {
                 .list
                 .iter()
                 .any(|listed| listed.peer_urls == [url(&self.cluster, &record.reference.name)]);
-            record.spec.intent == Intent::Leaving && record.status.began && !is_listed
+            // A record that was lost and written again does not say that it began.
+            let has_been_one = record.status.began
+                || self.disk(&record.reference.name).is_some_and(|disk| disk.log.is_some());
+            record.spec.intent == Intent::Leaving && has_been_one && !is_listed
         };
         let is_clear = !self.records.values().any(is_in_limbo);
-        if served_nobody || without.could_have_quorum() || (is_wanted_anew && is_something_left && is_clear) {
+        let can_begin_anew = is_wanted_anew && is_all_known && is_something_left && is_clear;
+        if served_nobody || without.keeps_quorum() || can_begin_anew {
             *self = without;
         }
     }
@@ -1117,8 +1239,9 @@ impl World {
             name: "restore".to_owned(),
             uid: format!("uid-{}", self.next_uid),
             place: place(held),
-            sha256: held.to_string(),
+            sha256: checksum(held, self.backed_up_by),
             revision: i64::try_from(held).unwrap(),
+            etcd_version: self.backed_up_by,
             in_place,
         };
         let whatever = if in_place { ", whatever there is" } else { "" };
@@ -1129,7 +1252,54 @@ impl World {
     }
 
     pub fn heal(&mut self) {
-        self.pods.values_mut().for_each(|pod| pod.cut_off = false);
+        self.pods.values_mut().for_each(|pod| pod.cut_off = pod.node_is_gone);
+    }
+
+    /// The node of a pod goes, and does not come back: nobody tells what runs there.
+    pub fn lose_the_node_of(&mut self, name: &str) {
+        let now = self.now;
+        let pod = self.pods.get_mut(name).unwrap();
+        (pod.cut_off, pod.node_is_gone) = (true, true);
+        pod.reference.terminating = true;
+        pod.gone_by.get_or_insert(now);
+        self.story.push(format!("the node of {name} is gone"));
+    }
+
+    /// Whether the node of that pod is gone for good.
+    pub fn is_out_of_reach(&self, name: &str) -> bool {
+        self.pods.get(name).is_some_and(|pod| pod.node_is_gone)
+    }
+
+    /// How many records, pods and volumes of this incarnation are where somebody can reach them.
+    pub fn within_reach(&self) -> [usize; 3] {
+        let is_in_use = |(name, (_, disk)): &(&String, &(Reference, Disk))| {
+            disk.incarnation == self.incarnation() && !self.is_out_of_reach(name)
+        };
+        let records = self.records.keys().filter(|name| !self.is_out_of_reach(name)).count();
+        let pods = self.pods.values().filter(|pod| !pod.node_is_gone).count();
+        [records, pods, self.volumes.iter().filter(is_in_use).count()]
+    }
+
+    /// Whether the others have a quorum, now and for good, if a node goes. Where a cluster begins anew in any case, or has its data in pods,
+    /// it stays.
+    fn can_do_without_the_node_of(&self, name: &str) -> bool {
+        let mut without = self.clone();
+        without.lose_the_node_of(name);
+        let is_alone = !self.pods.values().any(|pod| pod.node_is_gone);
+        is_alone
+            && !self.keeps_data_in_pods()
+            && self.has_begun()
+            && without.has_quorum()
+            && without.keeps_quorum()
+    }
+
+    /// Whether the data that was acknowledged is with a quorum on nodes that there are.
+    fn keeps_quorum(&self) -> bool {
+        let voters = self.voters();
+        let is_there = |listed: &&&Listed| {
+            self.has_log(listed) && !self.is_out_of_reach(&member_of(listed).unwrap_or_default())
+        };
+        voters.iter().filter(is_there).count() >= children::quorum(voters.len())
     }
 }
 
@@ -1141,6 +1311,16 @@ fn cluster_id(incarnation: u32) -> Id {
 /// Where a backup is.
 fn place(held: u64) -> Place {
     Place::Volume(VolumePlace { claim: "backups".to_owned(), path: held.to_string() })
+}
+
+/// What stands for the checksum of a backup: what it holds, and the etcd that it was taken from.
+fn checksum(held: u64, by: Option<Version>) -> String {
+    by.map_or_else(|| held.to_string(), |by| format!("{held} {by}"))
+}
+
+fn taken(checksum: &str) -> (u64, Option<Version>) {
+    let mut words = checksum.split(' ');
+    (words.next().unwrap().parse().unwrap(), words.next().map(|by| by.parse().unwrap()))
 }
 
 fn incarnation_in(content: &Value) -> u32 {

@@ -3,7 +3,7 @@
 use etcd_operator::{
     analyse::analyse,
     api::{Data, EtcdClusterStatus, Phase, QuorumLoss},
-    observe::Seen,
+    observe::{PodWait, Seen},
 };
 use rand::{SeedableRng as _, rngs::SmallRng};
 use rstest::rstest;
@@ -298,4 +298,37 @@ fn nobody_is_offered_to_etcd_on_the_word_of_a_pod_that_is_gone() {
     let record = seen.records.iter_mut().find(|record| record.reference.name == "db-3").unwrap();
     record.status.pod = "another".to_owned();
     assert!(!is_offered(&seen), "{:?}", steps(&seen));
+}
+
+/// Before a member is anybody, what its pod waits for is all that there is to say.
+#[test]
+fn what_a_pod_waits_for_is_told() {
+    let (mut world, mut random) = settled(3);
+    world.cluster.spec.size = 4;
+    turns(&mut world, &mut random, 1);
+    let mut seen = observed(&mut world, &mut random);
+    let mut new = seen.pods[0].clone();
+    new.reference.name = "db-3".to_owned();
+    (new.etcd, new.ready, new.address) = (Known::Absent, false, None);
+    new.waits_for = Some(PodWait::Node("0/3 nodes are available".to_owned()));
+    seen.pods.push(new);
+    let (_, _, message) = condition(&seen, "Ready");
+    assert!(message.contains("waiting for db-3 (0/3 nodes are available)"), "{message}");
+
+    let (mut world, mut random) = settled(3);
+    world.backup = Some(2);
+    world.ask_for_the_backup(true);
+    while !world.pods.contains_key("db-3") {
+        let plan = analyse(&world.observe(&mut random));
+        world.follow(&plan, None, &mut random);
+    }
+    let mut seen = observed(&mut world, &mut random);
+    let coming = seen.pods.iter_mut().find(|pod| pod.reference.name == "db-3").unwrap();
+    let words = "containers with incomplete status: [fetch]".to_owned();
+    coming.waits_for = Some(PodWait::Preparation(words.clone()));
+    let said = seen.records.iter_mut().find(|record| record.reference.name == "db-3").unwrap();
+    (said.status.pod, said.status.message) = ("the one before".to_owned(), "half of it is there".to_owned());
+    let (_, reason, message) = condition(&seen, "Ready");
+    assert_eq!(reason, "Restoring");
+    assert!(message.contains(&format!("its pod has not started: {words}")), "{message}");
 }

@@ -376,6 +376,37 @@ fn who_writes_its_data_anew_is_not_given_up_but_the_writing_is() {
     assert_eq!(steps(&seen), [format!("update EtcdMember {follower}")]);
 }
 
+/// People changed their mind about the version while nobody had begun, and the seed began as was wanted before.
+#[test]
+fn who_waits_with_another_minor_version_is_made_anew_before_it_joins() {
+    let (mut world, mut random) = settled(3);
+    world.cluster.spec.size = 4;
+    while !world.pods.contains_key("db-3") {
+        turns(&mut world, &mut random, 1);
+    }
+    assert_eq!(world.list.len(), 3);
+    let pod = world.pods.get_mut("db-3").unwrap();
+    pod.version = "3.4.30".parse().unwrap();
+    let uid = pod.reference.uid.clone();
+    turns(&mut world, &mut random, 60);
+    assert!(is_ready(&world) && world.list.len() == 4, "{:#?}", world.story);
+    assert_ne!(world.pods["db-3"].reference.uid, uid, "{:#?}", world.story);
+    let at = |what: &str| world.story.iter().position(|line| line.starts_with(what)).unwrap();
+    assert!(at("delete Pod db-3") < at("add member db-3"), "{:#?}", world.story);
+}
+
+/// The others that are wanted are all there, and yet the leader is not alone.
+#[test]
+fn who_has_no_record_is_a_member_for_as_long_as_etcd_lists_it() {
+    let (mut world, mut random) = settled(2);
+    world.cluster.spec.size = 1;
+    world.records.remove("db-1");
+    world.volumes.get_mut("db-0").unwrap().1.is_fragmented = true;
+    assert_eq!(steps(&observed(&mut world, &mut random)), ["create EtcdMember db-1"]);
+    turns(&mut world, &mut random, 60);
+    assert!(is_ready(&world) && world.list.len() == 1, "{:#?}", world.story);
+}
+
 #[test]
 fn volumes_become_larger_one_after_the_other_and_never_smaller() {
     let (mut world, mut random) = settled(3);
@@ -416,4 +447,84 @@ fn options_make_pods_anew_and_what_needs_no_new_pod_does_not() {
     world.cluster.spec.options.snapshot_count = None;
     world.cluster.spec.pod = Some(serde_json::from_value(json!({"busyboxImage": "b"})).unwrap());
     assert_eq!(steps(&observed(&mut world, &mut random)), [""; 0]);
+}
+
+/// A cluster that has its data in its pods.
+fn settled_in_pods(size: i32) -> (World, SmallRng) {
+    let mut random = rand::SeedableRng::seed_from_u64(7);
+    let mut world = World::new(size);
+    world.cluster.spec.storage.empty_dir = true;
+    turns(&mut world, &mut random, 100);
+    assert!(is_ready(&world), "{:#?}", world.story);
+    world.story.clear();
+    (world, random)
+}
+
+#[rstest]
+#[case::options(json!({"options": {"snapshotCount": 5000}}))]
+#[case::a_patch_level(json!({"version": "3.6.17"}))]
+#[case::a_minor_version(json!({"version": "3.7.3"}))]
+fn who_keeps_data_in_pods_is_not_made_anew_where_nobody_else_has_it(
+    #[values(1, 2)] size: i32,
+    #[case] wish: serde_json::Value,
+) {
+    let (mut world, mut random) = settled_in_pods(size);
+    let mut spec = json!(world.cluster.spec);
+    wheelhouse::overrides::merge(&mut spec, &wish);
+    world.cluster.spec = serde_json::from_value(spec).unwrap();
+    turns(&mut world, &mut random, 60);
+    assert_eq!(world.story, [""; 0]);
+    let message = condition(&observed(&mut world, &mut random), "Durable").2;
+    assert!(message.contains("pods are left as they are"), "{message}");
+}
+
+/// Who comes instead begins with what the others run. So for another minor version everybody would be replaced for ever.
+#[test]
+fn data_in_pods_is_not_carried_round_in_circles_for_a_version() {
+    let (mut world, mut random) = settled_in_pods(3);
+    world.cluster.spec.version = "3.7.3".to_owned();
+    turns(&mut world, &mut random, 60);
+    assert_eq!(world.story, [""; 0]);
+    let (status, reason, message) = condition(&observed(&mut world, &mut random), "UpToDate");
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "NoWay"));
+    assert!(message.contains("its data is in its pod"), "{message}");
+    assert_eq!(condition(&observed(&mut world, &mut random), "Ready").0, "True", "it is not on its way");
+    let seen = observed(&mut world, &mut random);
+    let fragmented = seen.pods[0].reference.name.clone();
+    world.volumes.get_mut(&fragmented).unwrap().1.is_fragmented = true;
+    turns(&mut world, &mut random, 20);
+    assert!(!world.volumes[&fragmented].1.is_fragmented, "and is looked after: {:#?}", world.story);
+}
+
+/// The way that is told has to be one.
+#[rstest]
+#[case::where_pods_are_never_made_anew(1, "the quota cannot be raised")]
+#[case::where_one_after_the_other_is(3, "or raise options.quotaBackendBytes")]
+fn what_to_do_about_space_in_pods_is_told(#[case] size: i32, #[case] words: &str) {
+    let (mut world, mut random) = settled_in_pods(size);
+    let mut seen = observed(&mut world, &mut random);
+    complain(&mut seen, "memberID:1 alarm:NOSPACE ");
+    let message = condition(&seen, "NoAlarm").2;
+    assert!(message.contains(words), "{message}");
+}
+
+#[rstest]
+#[case::options(json!({"options": {"snapshotCount": 5000}}), "3.6.16")]
+#[case::a_patch_level(json!({"version": "3.6.17"}), "3.6.17")]
+fn of_three_that_keep_data_in_pods_one_after_the_other_is_replaced(
+    #[case] wish: serde_json::Value,
+    #[case] version: &str,
+) {
+    let (mut world, mut random) = settled_in_pods(3);
+    let before: Vec<_> = world.pods.keys().cloned().collect();
+    let mut spec = json!(world.cluster.spec);
+    wheelhouse::overrides::merge(&mut spec, &wish);
+    world.cluster.spec = serde_json::from_value(spec).unwrap();
+    turns(&mut world, &mut random, 150);
+    assert!(is_ready(&world), "{:#?}", world.story);
+    assert_eq!(runs(&world), [version; 3]);
+    assert!(world.pods.keys().all(|name| !before.contains(name)), "{:#?}", world.pods.keys());
+    world.story.clear();
+    turns(&mut world, &mut random, 20);
+    assert_eq!(world.story, [""; 0], "once each");
 }

@@ -24,11 +24,13 @@ const INTERVAL: i64 = 100;
 pub struct File {
     pub state: State,
     kept: Kept,
+    /// The pod that wrote the note.
+    writer: String,
 }
 
 #[derive(Clone, Debug)]
 enum Work {
-    Save { path: String, scheduled: Timestamp },
+    Save { path: String, scheduled: Timestamp, has_begun: bool },
     Remove { leaving: Vec<String>, unfinished: Vec<String>, done: Vec<String>, whole: Vec<Kept> },
 }
 
@@ -37,8 +39,10 @@ struct Pod {
     uid: String,
     work: Work,
     ended: Option<Ended>,
-    /// It is to go, and whoever would end it is gone.
+    /// It is to go, and nobody reaches whoever would end it, or tell what becomes of it.
     is_stuck: bool,
+    /// Whether it works.
+    runs: bool,
 }
 
 pub struct World {
@@ -89,9 +93,14 @@ impl World {
         self.backup.spec.paused = paused;
     }
 
-    /// The node of whatever works now is gone: its pods are told to go, and nobody tells that they have.
-    pub fn lose_the_node(&mut self) {
-        self.pods.values_mut().for_each(|pod| pod.is_stuck = true);
+    /// The node of whatever works now is gone, or only out of reach: its pods are told to go, and nobody tells that they have.
+    pub fn lose_the_node(&mut self, is_gone: bool) {
+        self.pods.values_mut().for_each(|pod| (pod.is_stuck, pod.runs) = (true, pod.runs && !is_gone));
+    }
+
+    /// Somebody takes what was there of it out of the cluster.
+    pub fn forget_the_node(&mut self) {
+        self.pods.retain(|_, pod| !pod.is_stuck);
     }
 
     pub fn pass(&mut self, seconds: i64) {
@@ -107,6 +116,7 @@ impl World {
                 Work::Remove { .. } => None,
             },
             ended: pod.ended.clone(),
+            gone_by: pod.is_stuck.then_some(Timestamp::MIN),
             is_running: pod.ended.is_none(),
             waits_for: None,
         });
@@ -141,7 +151,13 @@ impl World {
                     self.story.push(format!("{} create {name} {work:?}", self.now));
                     self.pods.insert(
                         name,
-                        Pod { uid: self.next_uid.to_string(), work, ended: None, is_stuck: false },
+                        Pod {
+                            uid: self.next_uid.to_string(),
+                            work,
+                            ended: None,
+                            is_stuck: false,
+                            runs: true,
+                        },
                     );
                 }
                 Step::Delete { target, .. } => {
@@ -182,50 +198,67 @@ impl World {
                 self.pods.remove(&name);
                 continue;
             }
-            let works = |pod: &Pod| pod.ended.is_none() && !pod.is_stuck;
-            let Some(mut pod) = self.pods.get(&name).cloned().filter(works) else { continue };
+            let Some(mut pod) = self.pods.get(&name).cloned().filter(|pod| pod.runs) else { continue };
+            // What is slow enough is there when others have done its work.
+            if pod.is_stuck && random.random_bool(0.9) {
+                continue;
+            }
             let outcome = if trouble > 0.0 && random.random_bool(trouble * 2.0) {
                 Some(Outcome::Failed { message: "killed".to_owned() })
             } else {
-                self.work(&mut pod.work)
+                self.work(&mut pod)
             };
-            pod.ended = outcome.map(|outcome| Ended { outcome, at: self.now });
+            pod.runs = outcome.is_none();
+            pod.ended = outcome.filter(|_| !pod.is_stuck).map(|outcome| Ended { outcome, at: self.now });
             self.pods.insert(name, pod);
+        }
+        for (path, sha256) in self.history() {
+            let file = self.files.get(&path);
+            let is_as_told = |file: &File| {
+                file.state == State::Removing
+                    || file.state == State::Whole && file.kept.content.sha256 == sha256
+            };
+            assert!(file.is_none_or(is_as_told), "{path} was written over: {file:?}: {:#?}", self.story);
         }
     }
 
-    fn work(&mut self, work: &mut Work) -> Option<Outcome> {
-        match work {
-            Work::Save { path, scheduled } => {
-                let content = Content {
-                    size: 1,
-                    sha256: path.clone(),
-                    revision: 1,
-                    etcd_version: None,
-                    cluster_id: None,
-                };
-                let status = self.backup.status.clone().unwrap_or_default();
-                if !self.files.contains_key(path) && status.last_scheduled != Some(*scheduled) {
-                    return Some(Outcome::Failed { message: "given up".to_owned() });
-                }
-                let kept = Kept { path: path.clone(), scheduled: *scheduled, at: self.now, content };
-                let file = self.files.entry(path.clone());
-                let file = file.or_insert(File { state: State::Removing, kept: kept.clone() });
-                match file.state {
-                    State::Removing => file.state = State::Writing,
-                    State::Writing => {
+    fn work(&mut self, pod: &mut Pod) -> Option<Outcome> {
+        let failed = |message: &str| Some(Outcome::Failed { message: message.to_owned() });
+        match &mut pod.work {
+            Work::Save { path, scheduled, has_begun } => {
+                let there = self.files.get_mut(path);
+                let found = there.as_ref().map(|file| (file.state, file.writer == pod.uid));
+                match (found, there) {
+                    (Some((State::Whole, _)), Some(file)) if !*has_begun => {
+                        let Kept { path, scheduled, at, content } = file.kept.clone();
+                        return Some(Outcome::Good { path, scheduled: Some(scheduled), at, content });
+                    }
+                    (_, there) if !*has_begun => {
+                        let status = self.backup.status.clone().unwrap_or_default();
+                        let is_wanted = pod.is_stuck || status.last_scheduled == Some(*scheduled);
+                        if there.is_none() && !is_wanted {
+                            return failed("given up");
+                        }
+                        let content = Content {
+                            size: 1,
+                            sha256: pod.uid.clone(),
+                            revision: 1,
+                            etcd_version: None,
+                            cluster_id: None,
+                        };
+                        let kept = Kept { path: path.clone(), scheduled: *scheduled, at: self.now, content };
+                        let file = File { state: State::Writing, kept, writer: pod.uid.clone() };
+                        self.files.insert(path.clone(), file);
+                        *has_begun = true;
+                    }
+                    (Some((State::Writing, true)), Some(file)) => {
                         file.state = State::Whole;
                         self.verified.push(*scheduled);
                         self.taken += 1;
+                        // What is there is what it says.
+                        *has_begun = false;
                     }
-                    State::Whole => {
-                        return Some(Outcome::Good {
-                            path: path.clone(),
-                            scheduled: Some(*scheduled),
-                            at: kept.at,
-                            content: kept.content,
-                        });
-                    }
+                    _ => return failed("another pod has taken over"),
                 }
                 None
             }
@@ -259,18 +292,19 @@ impl World {
         }
     }
 
-    /// The files that are whole.
-    pub fn whole(&self) -> Vec<String> {
-        let whole = self.files.iter().filter(|(_, file)| file.state == State::Whole);
-        whole.map(|(path, _)| path.clone()).collect()
+    /// The files that are whole, and their checksums.
+    pub fn whole(&self) -> Vec<(String, String)> {
+        let whole = self.files.values().filter(|file| file.state == State::Whole);
+        whole.map(|file| (file.kept.path.clone(), file.kept.content.sha256.clone())).collect()
     }
 
     /// What people are told that there is.
-    pub fn history(&self) -> Vec<String> {
+    pub fn history(&self) -> Vec<(String, String)> {
         let status = self.backup.status.clone().unwrap_or_default();
-        let mut paths: Vec<_> = status.history.into_iter().map(|kept| kept.path).collect();
-        paths.sort();
-        paths
+        let mut kept: Vec<_> =
+            status.history.into_iter().map(|kept| (kept.path, kept.content.sha256)).collect();
+        kept.sort();
+        kept
     }
 }
 
@@ -295,11 +329,11 @@ fn work_of(pod: &Value) -> Work {
     };
     if arguments[1] == "save" {
         let scheduled: Timestamp = value("SCHEDULED").parse().unwrap();
-        assert_eq!(pod["metadata"]["name"], saver_name("b", scheduled));
+        assert!(pod["metadata"]["name"].as_str().unwrap().starts_with(&saver_name("b", scheduled)));
         let path = format!("db_{}", schedule::compact(scheduled));
         assert_eq!(pod["metadata"]["annotations"][PATH], path);
         assert!(value("PLACE").contains(&format!("\"{path}\"")));
-        return Work::Save { path, scheduled };
+        return Work::Save { path, scheduled, has_begun: false };
     }
     let (mut leaving, mut unfinished) = (Vec::new(), Vec::new());
     let mut rest = arguments.into_iter().skip(2);

@@ -13,6 +13,9 @@ use crate::api::backup::Stage;
 /// How much is copied at once.
 const PIECE: usize = 1 << 20;
 
+/// What follows the name of the file in the names of its drafts.
+const DRAFT: &str = ".draft.";
+
 /// A file in a folder.
 pub(in crate::backup) struct Folder {
     root: PathBuf,
@@ -30,9 +33,10 @@ impl Folder {
         path.into()
     }
 
-    /// No path of a backup ends like that.
-    pub(super) fn draft(&self) -> PathBuf {
-        self.beside(".draft.")
+    /// What that pod writes: of each its own, so that it can be taken from one, and another goes on. No path of a backup
+    /// ends like that.
+    pub(super) fn draft(&self, pod: &str) -> PathBuf {
+        self.beside(&format!("{DRAFT}{pod}."))
     }
 
     fn failed(doing: &str, path: &Path, error: &std::io::Error) -> Error {
@@ -40,8 +44,8 @@ impl Folder {
     }
 
     /// The folder of the file, and that it is on the disk.
-    async fn make_folder(&self) -> Result<()> {
-        let mut folder = self.path.parent().unwrap_or(&self.root).to_owned();
+    pub(super) async fn make_folder(&self) -> Result<()> {
+        let mut folder = self.folder().to_owned();
         fs::create_dir_all(&folder).await.map_err(|error| Self::failed("make", &folder, &error))?;
         while folder.starts_with(&self.root) {
             sync(&folder).await?;
@@ -52,8 +56,12 @@ impl Folder {
         Ok(())
     }
 
+    fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.root)
+    }
+
     async fn sync_folder(&self) -> Result<()> {
-        sync(self.path.parent().unwrap_or(&self.root)).await
+        sync(self.folder()).await
     }
 
     pub(super) async fn read_note(&self) -> Result<Option<Vec<u8>>> {
@@ -65,9 +73,9 @@ impl Folder {
         }
     }
 
-    pub(super) async fn write_note(&self, content: &[u8]) -> Result<()> {
+    pub(super) async fn write_note(&self, content: &[u8], pod: &str) -> Result<()> {
         self.make_folder().await?;
-        let (draft, path) = (self.beside(".note.draft."), self.beside(SUFFIX));
+        let (draft, path) = (self.draft(&format!("{pod}.note")), self.beside(SUFFIX));
         let written = async {
             let mut file = File::create(&draft).await?;
             file.write_all(content).await?;
@@ -101,21 +109,34 @@ impl Folder {
         Error::refused(format!("there is no backup at {} on the volume", path.display()))
     }
 
-    pub(super) async fn sync_draft(&self) -> Result<()> {
-        let draft = self.draft();
-        let synced = async { File::open(&draft).await?.sync_all().await };
-        synced.await.map_err(|error| Self::failed("write", &draft, &error))
+    pub(super) async fn sync_draft(&self, draft: &Path) -> Result<()> {
+        let synced = async { File::open(draft).await?.sync_all().await };
+        synced.await.map_err(|error| Self::failed("write", draft, &error))
     }
 
-    pub(super) async fn finish(&self) -> Result<()> {
-        let draft = self.draft();
-        let moved = fs::rename(&draft, &self.path).await;
-        moved.map_err(|error| Self::failed("rename", &draft, &error))?;
+    pub(super) async fn finish(&self, draft: &Path) -> Result<()> {
+        let moved = fs::rename(draft, &self.path).await;
+        moved.map_err(|error| Self::failed("rename", draft, &error))?;
         self.sync_folder().await
     }
 
+    /// Takes all drafts away: whoever is still at one can make no file of it.
     pub(super) async fn take_back(&self) -> Result<()> {
-        remove_file(&self.draft()).await
+        let unreadable = |error| Self::failed("read", self.folder(), &error);
+        let mut files = match fs::read_dir(self.folder()).await {
+            Err(error) if is_absent(&error) => return Ok(()),
+            opened => opened.map_err(unreadable)?,
+        };
+        let drafts = self.beside(DRAFT);
+        let drafts = drafts.file_name().unwrap_or_default().as_encoded_bytes();
+        while let Some(file) = files.next_entry().await.map_err(unreadable)? {
+            let name = file.file_name();
+            let name = name.as_encoded_bytes();
+            if name.starts_with(drafts) && name.ends_with(b".") {
+                remove_file(&file.path()).await?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) async fn copy_to(
@@ -171,5 +192,27 @@ async fn remove_file(path: &Path) -> Result<()> {
     match fs::remove_file(path).await {
         Err(error) if is_absent(&error) => Ok(()),
         removed => removed.map_err(|error| Folder::failed("remove", path, &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_taken_back_cannot_be_finished_and_what_others_have_there_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::open(root.path(), "etcd//db");
+        folder.make_folder().await.unwrap();
+        let others =
+            ["other.draft.one.", "db.draft.txt", "db.json"].map(|name| root.path().join("etcd").join(name));
+        let (one, two) = (folder.draft("one"), folder.draft("two"));
+        for path in others.iter().chain([&one, &two]) {
+            std::fs::write(path, "something").unwrap();
+        }
+        folder.take_back().await.unwrap();
+        assert!(folder.finish(&one).await.is_err() && folder.finish(&two).await.is_err());
+        assert_eq!(folder.size().await.unwrap(), None);
+        assert!(others.iter().all(|path| path.exists()));
     }
 }
