@@ -4,7 +4,6 @@
 
 use std::{
     fs,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Stdio},
     sync::Arc,
@@ -14,7 +13,7 @@ use std::{
 use etcd_operator::{
     api::EtcdCluster,
     etcd::{
-        Client, Dial, Error, Tcp,
+        Client, Confirmed, Dial, Error, Tcp,
         tls::{Credentials, Secured},
     },
     tls::{Side, flags, leaf, server_name},
@@ -25,7 +24,7 @@ use wheelhouse::{
     jiff::Timestamp,
 };
 use wheelhouse_local::{binaries::Binaries, progress::Progress};
-use wheelhouse_testing::{eventually, spawn_tethered};
+use wheelhouse_testing::{eventually, free_address, spawn_tethered};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -55,10 +54,6 @@ async fn get(address: &str, dialer: Arc<dyn Dial>) -> Result<(), Error> {
     Client::connect(dialer, address, PATIENCE).await?.get("key").await.map(drop)
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 /// A member, with its files. It ends with the test.
 struct Member {
     name: &'static str,
@@ -75,8 +70,8 @@ impl Member {
             fs::create_dir_all(folder.join(format!("{side:?}"))).unwrap();
         }
         fs::create_dir_all(folder.join("trusted")).unwrap();
-        let at = || format!("127.0.0.1:{}", free_port());
-        Self { name, folder, client: at(), peer: at(), process: None }
+        let (client, peer) = (free_address().to_string(), free_address().to_string());
+        Self { name, folder, client, peer, process: None }
     }
 
     fn put(&self, side: Side, pair: &Pair) {
@@ -158,7 +153,7 @@ async fn members_serve_who_shows_the_right_certificate_and_nobody_else() {
     let client = Client::connect(right, address, PATIENCE).await.unwrap();
     client.put("key", "value").await.unwrap();
     assert_eq!(client.get("key").await.unwrap().kvs[0].value, b"value");
-    assert_eq!(client.members().await.unwrap().1.len(), 2);
+    assert_eq!(client.members(Confirmed::ByTheList).await.unwrap().1.len(), 2);
 
     let stranger = dialer(&signed(&theirs, Side::Client), &ours.bundle());
     let said = get(address, stranger).await.unwrap_err().to_string();

@@ -29,7 +29,7 @@ use wheelhouse::{
     schemars::{self, JsonSchema},
 };
 
-use wheelhouse_testing::Identity;
+use wheelhouse_testing::{Identity, free_address};
 
 use super::widgets::{Operating, Place, eventually};
 
@@ -145,10 +145,6 @@ fn gizmos(client: &Client, namespace: &str, version: &str) -> Api<DynamicObject>
     Api::namespaced_with(client.clone(), namespace, &kind)
 }
 
-async fn free_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
-}
-
 fn manager() -> Manager {
     Manager::new("webhooks-test").webhooks(webhooks())
 }
@@ -181,7 +177,7 @@ async fn webhooks_answer_while_their_certificates_are_replaced_and_two_replicas_
     let place = Place::new("webhooks").await;
     Api::all(place.client.clone()).create(&PostParams::default(), &crd()).await.unwrap();
     let namespace = place.namespace.name().to_owned();
-    let (one, other) = (free_port().await, free_port().await);
+    let (one, other) = (free_address(), free_address());
     let front = in_front_of(vec![one, other]).await;
     let seconds = Duration::from_secs;
     let validity = Validity { authority: seconds(30), leaf: seconds(12), overlap: seconds(4) };

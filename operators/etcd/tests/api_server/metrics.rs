@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr},
     path::Path,
     process::{Child, Stdio},
     sync::Arc,
@@ -22,7 +22,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
 use wheelhouse::manager::RunSettings;
 use wheelhouse_local::{binaries::Binaries, progress::Progress};
-use wheelhouse_testing::spawn_tethered;
+use wheelhouse_testing::{free_address, spawn_tethered};
 
 use super::place::{Place, eventually};
 
@@ -155,9 +155,7 @@ struct Members {
 impl Members {
     async fn start(count: usize) -> Self {
         let binaries = Binaries::for_tests(&Progress::silent()).await.unwrap();
-        // Held until all are known, so that each is another.
-        let free: Vec<_> = (0..count * 3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let free: Vec<_> = free.iter().map(|listener| listener.local_addr().unwrap()).collect();
+        let free: Vec<_> = (0..count * 3).map(|_| free_address()).collect();
         let (clients, rest) = free.split_at(count);
         let (peers, metrics) = rest.split_at(count);
         let all: Vec<_> =

@@ -1,7 +1,6 @@
 //! A real etcd of one member.
 
 use std::{
-    net::TcpListener,
     path::Path,
     process::{Child, Stdio},
     sync::Arc,
@@ -10,23 +9,21 @@ use std::{
 
 use etcd_operator::{
     backup::Source,
-    etcd::{Client, PutResponse, Tcp, wire::RangeRequest},
+    etcd::{Client, Dial, PutResponse, Stream, Tcp, wire::RangeRequest},
 };
+use futures::future::BoxFuture;
 use prost::Message;
 use tempfile::TempDir;
+use tokio::sync::Notify;
 use tonic::{Request, transport::Endpoint};
 use tonic_prost::ProstCodec;
 use wheelhouse_local::{binaries::Binaries, progress::Progress};
-use wheelhouse_testing::{eventually, spawn_tethered};
+use wheelhouse_testing::{eventually, free_address, spawn_tethered};
 
 pub struct Etcd {
     child: Child,
     pub address: String,
     pub folder: TempDir,
-}
-
-pub fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -41,7 +38,7 @@ impl Etcd {
     pub async fn start() -> Self {
         let binaries = Binaries::for_tests(&Progress::shown()).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let (address, peer) = (free_address(), free_address());
+        let (address, peer) = (free_address().to_string(), free_address().to_string());
         let flags = [
             format!("--data-dir={}", folder.path().join("data").display()),
             format!("--listen-client-urls=http://{address}"),
@@ -107,6 +104,12 @@ impl Etcd {
         Source::of(&[format!("http://{}", self.address)], std::path::Path::new("/nowhere")).unwrap()
     }
 
+    /// The same, where nobody is reached before that is told.
+    pub fn source_later(&self) -> (Source, Arc<Notify>) {
+        let told = Arc::new(Notify::new());
+        (Source { dialer: Arc::new(Later(told.clone())), ..self.source() }, told)
+    }
+
     /// As `etcdctl snapshot save` does.
     pub async fn snapshot(&self, to: &Path) {
         let mut snapshot = self.client().await.snapshot().await.unwrap();
@@ -115,6 +118,18 @@ impl Etcd {
             content.extend(piece.blob);
         }
         std::fs::write(to, content).unwrap();
+    }
+}
+
+struct Later(Arc<Notify>);
+
+impl Dial for Later {
+    fn dial(&self, address: &str) -> BoxFuture<'static, std::io::Result<Box<dyn Stream>>> {
+        let (told, address) = (self.0.clone(), address.to_owned());
+        Box::pin(async move {
+            told.notified().await;
+            Tcp.dial(&address).await
+        })
     }
 }
 

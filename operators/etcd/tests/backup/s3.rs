@@ -2,16 +2,19 @@
 
 use std::{
     fs,
-    net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Stdio},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use etcd_operator::{
     api::backup::{Place, S3Place},
     backup::{Error, Mounts, Outcome, check, fetch, remove, save},
 };
+use rstest::rstest;
 use rustls::{
     ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
@@ -19,7 +22,8 @@ use rustls::{
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
+    sync::Notify,
 };
 use tokio_rustls::TlsAcceptor;
 use wheelhouse::{
@@ -27,11 +31,11 @@ use wheelhouse::{
     jiff::Timestamp,
 };
 use wheelhouse_local::{images::Image, progress::Progress};
-use wheelhouse_testing::{eventually, spawn_tethered};
+use wheelhouse_testing::{eventually, free_address, spawn_tethered};
 
 use super::{
-    etcd::{Etcd, free_address},
-    volume::{content, refusal, removed, saving},
+    etcd::Etcd,
+    volume::{begun, content, refusal, removed, saving, saving_in},
 };
 
 struct Server {
@@ -48,7 +52,7 @@ impl Server {
         let program = image.program(&Progress::shown()).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("backups")).unwrap();
-        let address = free_address();
+        let address = free_address().to_string();
         let prepare = |command: &mut std::process::Command| {
             command.args(["--addr", &address, "--auth-key", "KEY,SECRET"]);
             // What tests do to the files behind its back is to be seen.
@@ -56,7 +60,7 @@ impl Server {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         };
         let child = spawn_tethered(&program, prepare).unwrap();
-        eventually("the S3 server answers", async || TcpStream::connect(&address).is_ok()).await;
+        eventually("the S3 server answers", async || std::net::TcpStream::connect(&address).is_ok()).await;
         Self { child, address, folder }
     }
 
@@ -73,6 +77,10 @@ impl Server {
 
     fn file(&self) -> PathBuf {
         self.folder.path().join("backups/etcd/db")
+    }
+
+    fn note(&self) -> PathBuf {
+        self.folder.path().join("backups/etcd/db.json")
     }
 
     /// What there is in the bucket.
@@ -146,13 +154,76 @@ async fn what_a_killed_pod_began_to_upload_is_taken_back() {
     let (etcd, server, (_pod, mounts)) = (Etcd::start().await, Server::start().await, mounts("SECRET"));
     let place = server.place();
     content(save(&place, &mounts, &etcd.source(), &saving("uid")).await).unwrap();
-    let note = server.folder.path().join("backups/etcd/db.json");
-    let text = fs::read_to_string(&note).unwrap();
-    let begun = text.replace("\"Whole\"", "\"Writing\", \"upload\": \"1\"");
-    fs::write(&note, begun).unwrap();
+    let text = fs::read_to_string(server.note()).unwrap();
+    let writing = text.replace("\"Whole\"", "\"Writing\", \"upload\": \"1\"");
+    fs::write(server.note(), writing).unwrap();
     assert!(refusal(check(&place, &mounts).await).contains("never finished"));
     content(save(&place, &mounts, &etcd.source(), &saving("uid")).await).unwrap();
     content(check(&place, &mounts).await).unwrap();
+}
+
+/// The way to the server for somebody one of whose requests gets there only once that is told.
+struct Held {
+    place: Place,
+    is_there: Arc<AtomicBool>,
+    told: Arc<Notify>,
+}
+
+impl Held {
+    async fn at(request: &'static str, server: &Server) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let Place::S3(mut place) = server.place() else { panic!("it is in S3") };
+        place.endpoint = Some(format!("http://{}", listener.local_addr().unwrap()));
+        let held = Self { place: Place::S3(place), is_there: Arc::default(), told: Arc::default() };
+        let (is_there, told, address) = (held.is_there.clone(), held.told.clone(), server.address.clone());
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let server = TcpStream::connect(&address).await.unwrap();
+                tokio::spawn(pass_on(client, server, request, is_there.clone(), told.clone()));
+            }
+        });
+        held
+    }
+}
+
+async fn pass_on(
+    client: TcpStream,
+    server: TcpStream,
+    request: &str,
+    is_there: Arc<AtomicBool>,
+    told: Arc<Notify>,
+) {
+    let ((mut asks, mut hears), (mut answers, mut is_asked)) = (client.into_split(), server.into_split());
+    tokio::spawn(async move { tokio::io::copy(&mut answers, &mut hears).await });
+    let mut piece = vec![0; 1 << 16];
+    while let Ok(length @ 1..) = asks.read(&mut piece).await {
+        if piece.starts_with(request.as_bytes()) && !is_there.swap(true, Ordering::Relaxed) {
+            told.notified().await;
+        }
+        is_asked.write_all(&piece[..length]).await.unwrap();
+    }
+}
+
+#[rstest]
+#[case::before_it_began("POST /backups/etcd/db?uploads")]
+#[case::before_it_sent("PUT /backups/etcd/db?partNumber")]
+#[case::after_it_looked_for_the_last_time("POST /backups/etcd/db?uploadId")]
+#[tokio::test]
+async fn who_was_given_up_and_runs_on_changes_nothing_of_what_another_took_instead(
+    #[case] request: &'static str,
+) {
+    let (etcd, server) = (Etcd::start().await, Server::start().await);
+    let ((_one, first_mounts), (_other, mounts)) = (mounts("SECRET"), mounts("SECRET"));
+    let held = Held::at(request, &server).await;
+    let first = begun(&held.place, &first_mounts, etcd.source(), "first");
+    eventually("the first pod got that far", async || held.is_there.load(Ordering::Relaxed)).await;
+    etcd.fill(5).await;
+    let saved = content(save(&server.place(), &mounts, &etcd.source(), &saving_in("second")).await).unwrap();
+    held.told.notify_one();
+    let said = first.await.unwrap();
+    assert!(matches!(&said, Err(Error::Failed(_))), "{said:?}");
+    assert_eq!(content(check(&server.place(), &mounts).await).unwrap(), saved);
+    assert_eq!(server.files(), ["db", "db.json"]);
 }
 
 #[tokio::test]

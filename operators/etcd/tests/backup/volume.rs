@@ -4,10 +4,12 @@ use std::{fs, path::PathBuf};
 
 use etcd_operator::{
     api::backup::{Content, Place, VolumePlace},
-    backup::{Error, Mounts, Outcome, Saving, check, fetch, remove, save},
+    backup::{Error, Mounts, Outcome, Saving, Source, check, fetch, remove, save},
 };
 use tempfile::TempDir;
+use tokio::task::JoinHandle;
 use wheelhouse::jiff::Timestamp;
+use wheelhouse_testing::eventually;
 
 use super::etcd::Etcd;
 
@@ -71,6 +73,22 @@ impl Pod {
 
 pub fn saving(backup: &str) -> Saving {
     Saving { backup: backup.to_owned(), pod: "pod".to_owned(), scheduled: Timestamp::UNIX_EPOCH }
+}
+
+/// For the same backup, in a pod of its own.
+pub fn saving_in(pod: &str) -> Saving {
+    Saving { pod: pod.to_owned(), ..saving("uid") }
+}
+
+/// A pod that takes a backup, on its own.
+pub fn begun(
+    place: &Place,
+    mounts: &Mounts,
+    source: Source,
+    pod: &str,
+) -> JoinHandle<Result<Outcome, Error>> {
+    let (place, mounts, saving) = (place.clone(), mounts.clone(), saving_in(pod));
+    tokio::spawn(async move { save(&place, &mounts, &source, &saving).await })
 }
 
 pub fn removed(paths: &[&str], left: &[&str]) -> Outcome {
@@ -139,6 +157,21 @@ async fn whatever_a_killed_pod_left_the_next_one_goes_on() {
     refusal(pod.check().await);
     pod.save(&etcd, "uid").await.unwrap();
     pod.check().await.unwrap();
+}
+
+#[tokio::test]
+async fn who_was_given_up_and_runs_on_changes_nothing_of_what_another_took_instead() {
+    let (etcd, pod) = (Etcd::start().await, Pod::new());
+    let (source, told) = etcd.source_later();
+    let first = begun(&pod.place, &pod.mounts, source, "first");
+    eventually("the first pod is at it", async || pod.note().exists()).await;
+    let saved = content(save(&pod.place, &pod.mounts, &etcd.source(), &saving_in("second")).await).unwrap();
+    etcd.fill(5).await;
+    told.notify_one();
+    let said = first.await.unwrap();
+    assert!(matches!(&said, Err(Error::Failed(_))), "{said:?}");
+    assert_eq!(pod.check().await.unwrap(), saved);
+    assert_eq!(pod.files(), ["db", "db.json"]);
 }
 
 #[tokio::test]
