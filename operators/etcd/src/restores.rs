@@ -28,7 +28,7 @@ use crate::{
         backup::{CALLED_OFF, EtcdRestore, Place, RESTORE, RestoreFrom, RestorePhase},
     },
     backup::pods,
-    incarnation,
+    incarnation::{self, Incarnation},
     worker::{GENERATION, RESTORE_LABEL, WorkerSeen, WorkerView, foremost, name_beside, of_name},
 };
 
@@ -205,8 +205,9 @@ impl ClusterSeen {
         let status = cluster.status.clone().unwrap_or_default();
         let asked = cluster.annotations().get(RESTORE).and_then(|text| serde_json::from_str(text).ok());
         let is_running = !status.current_version.is_empty();
-        // If that cannot be read, the cluster does nothing, whatever it is asked.
-        let current = incarnation::of(cluster).unwrap_or_default();
+        // If that cannot be read, the cluster does nothing, whatever it is asked; and what it holds it holds.
+        let number = incarnation::told(cluster);
+        let current = incarnation::of(cluster).unwrap_or(Incarnation { number, ..Incarnation::default() });
         Self {
             reference: Reference::of(cluster),
             holds_data: incarnation::holds_data(cluster, &[], &current),
@@ -252,4 +253,31 @@ pub fn controller(operator: EtcdRestores) -> Controller<EtcdRestores> {
         .owns_of::<WorkerView>((), ours(), Vec::new())
         .depends_on::<EtcdCluster, _>(cluster_of)
         .uses(Declared::new("etcd.database.coreos.com", "etcdclusters", &["create", "patch"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Until a person has put back what it said: what is called off meanwhile is not begun from then.
+    #[test]
+    fn a_cluster_whose_incarnation_cannot_be_read_holds_what_it_holds() {
+        let cluster = |status: serde_json::Value| {
+            let cluster = json!({
+                "apiVersion": "etcd.database.coreos.com/v1beta2",
+                "kind": "EtcdCluster",
+                "metadata": {
+                    "name": "db", "namespace": "n", "uid": "u", "resourceVersion": "1",
+                    "annotations": {crate::api::INCARNATION: "nonsense"},
+                },
+                "spec": {"size": 3},
+                "status": status,
+            });
+            ClusterSeen::of(&serde_json::from_value(cluster).unwrap())
+        };
+        assert!(cluster(json!({"incarnation": 1})).holds_data, "it takes the place of one that has served");
+        assert!(cluster(json!({"incarnation": 1, "clusterID": "c1"})).holds_data);
+        assert!(cluster(json!({"clusterID": "c1"})).holds_data);
+        assert!(!cluster(json!({})).holds_data);
+    }
 }

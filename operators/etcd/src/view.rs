@@ -316,12 +316,12 @@ impl<'a> View<'a> {
     }
 
     /// Whether a pod that does not go is nobody's trouble, wherever it is: a quorum has removed its member, or that never began, and
-    /// cannot any more, as its record says.
+    /// cannot any more, as its record says. Whom etcd lists is somebody, whatever a record says that was lost and written again.
     fn is_passed_over(&self, member: &Member<'_>) -> bool {
         let is_nobody = |record: &RecordSeen| {
             record.spec.intent == Intent::Left || (record.spec.intent.is_to_go() && !record.status.began)
         };
-        self.is_overdue(member) && member.record.is_some_and(is_nobody)
+        self.is_overdue(member) && member.listed.is_none() && member.record.is_some_and(is_nobody)
     }
 
     /// How many members there are to be by now. An incarnation that has yet to begin has only its seed; a new

@@ -327,7 +327,11 @@ fn replace_broken_pods(plan: &mut Plan<Change>, view: &View<'_>) -> bool {
     let broken = view.members.iter().find(|member| is_broken(view, member));
     let Some((member, pod)) = broken.and_then(|member| Some((member, member.pod?))) else { return false };
     let because = format!("{} serves nobody, and is not as it is wanted", member.name);
-    let_run(plan, member, versions::to_come_back_with(view, member), &because);
+    let is_written = let_run(plan, member, versions::to_come_back_with(view, member), &because);
+    if let Some(record) = member.record.filter(|_| !is_written && !member.has_begun()) {
+        // It may have begun by now, and have its data in that pod: under this version of its record it has not.
+        plan.step(Step::Update { target: record.reference.clone(), fields: json!({}) }, &because);
+    }
     let still = Guard::Still(vec![("/status/phase".to_owned(), json!(pod.phase))]);
     plan.step(Step::Delete { target: pod.reference.clone(), guard: still }, because);
     true
@@ -352,14 +356,15 @@ fn has_never_said_anything(member: &Member<'_>) -> bool {
     !member.has_begun() || was_another
 }
 
-/// Writes the version of a member into its record, before its pod is made with it.
-fn let_run(plan: &mut Plan<Change>, member: &Member<'_>, version: Option<Version>, because: &str) {
-    if let (Some(record), Some(version)) = (member.record, version)
-        && record.spec.version != Some(version)
-    {
+/// Writes the version of a member into its record, before its pod is made with it; whether that was not there yet.
+fn let_run(plan: &mut Plan<Change>, member: &Member<'_>, version: Option<Version>, because: &str) -> bool {
+    let Some((record, version)) = member.record.zip(version) else { return false };
+    let is_new = record.spec.version != Some(version);
+    if is_new {
         let fields = json!({"spec": {"version": version}});
         plan.step(Step::Update { target: record.reference.clone(), fields }, because);
     }
+    is_new
 }
 
 /// Whether all members that are wanted are there, well and ready, and nobody else.

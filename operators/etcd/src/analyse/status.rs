@@ -313,7 +313,7 @@ fn preparation(view: &View<'_>) -> Option<String> {
     }
     if let Some(member) = view.stuck().filter(|_| !view.is_without_a_list()) {
         return Some(format!(
-            "the restore {} waits: the pod of {} was to be gone and is not, and nobody begins beside it; it goes on once that is gone, or {} is replaced",
+            "the restore {} waits: the pod of {} was to be gone and is not, and nobody begins beside it; it goes on once {} is replaced, or that pod is gone: if its node is gone for good, delete the Node, and the pod goes with it",
             request.name, member.name, member.name
         ));
     }

@@ -153,6 +153,11 @@ impl<'a> Turn<'a> {
         }
     }
 
+    /// Whether the present backup is there: then whoever else was at it, and is heard only now, failed in nothing.
+    fn is_done(&self) -> bool {
+        self.last.last_scheduled.is_some_and(|present| Self::is_taken(&self.status, present))
+    }
+
     fn is_saver(&self, pod: &WorkerSeen) -> bool {
         self.saver().is_some_and(|saver| saver.reference.uid == pod.reference.uid)
     }
@@ -201,7 +206,8 @@ impl<'a> Turn<'a> {
 
     fn note_failure(&mut self, pod: &WorkerSeen, ended: &Ended, message: &str, refused: bool) {
         let known = self.last.failure.as_ref();
-        if !self.is_saver(pod) || known.is_some_and(|known| known.pod == pod.reference.uid) {
+        if !self.is_saver(pod) || self.is_done() || known.is_some_and(|known| known.pod == pod.reference.uid)
+        {
             return;
         }
         self.status.failure = Some(Trouble {
@@ -374,7 +380,7 @@ impl<'a> Turn<'a> {
                     || whole.iter().any(|kept| unfinished.contains(&kept.path));
                 is_said.filter(|_| !is_open)
             }
-            _ if self.is_saver(pod) => {
+            _ if self.is_saver(pod) && !self.is_done() => {
                 let known =
                     self.last.failure.as_ref().is_some_and(|failure| failure.pod == pod.reference.uid);
                 self.may_try_at().filter(|_| known).map(|time| (time, "it is time for another attempt"))
@@ -621,6 +627,28 @@ mod tests {
         let good = json!({"outcome": "Good", "path": "db", "scheduled": TIME, "at": TIME, "size": 1, "sha256": "ab", "revision": 1});
         let good = ended(serde_json::from_value(good).unwrap());
         assert_eq!(good["history"][0]["path"], "db");
+    }
+
+    #[test]
+    fn who_comes_back_when_another_has_taken_the_backup_failed_in_nothing() {
+        let kept =
+            json!({"path": "db", "scheduled": TIME, "at": TIME, "size": 1, "sha256": "ab", "revision": 1});
+        let status = json!({"lastScheduled": TIME, "succeeded": true, "history": [kept]});
+        let outcome = Outcome::Failed { message: "another pod has taken over".to_owned() };
+        let ended = Some(Ended { outcome, at: TIME.parse().unwrap() });
+        let goes =
+            seen(status.clone(), vec![WorkerSeen { ended: ended.clone(), ..pod(SAVER, "one-uid", BEFORE) }]);
+        let stays =
+            seen(status, vec![WorkerSeen { ended, is_running: false, ..pod(SAVER, "one-uid", None) }]);
+        for seen in [&goes, &stays] {
+            let plan = analyse(seen);
+            let status = plan.status.unwrap();
+            assert!(status.get("failure").is_none() && status["succeeded"] == true, "{status}");
+            assert_eq!(status["conditions"][0]["reason"], "BackedUp", "{status}");
+            assert!(plan.events.is_empty(), "{:?}", plan.events);
+        }
+        let deletes = |seen| analyse(seen).steps.iter().any(|planned| planned.step.is_destructive());
+        assert!(deletes(&stays) && !deletes(&goes));
     }
 
     #[test]

@@ -228,7 +228,7 @@ fn hear(seen: &Seen, status: &mut EtcdRestoreStatus) {
             status.phase = Some(RestorePhase::Refused);
             status.reason.clone_from(message);
         }
-        Outcome::Failed { message } => {
+        Outcome::Failed { message } if status.backup.is_none() => {
             let known = status.failure.as_ref();
             if known.is_none_or(|known| known.pod != checker.reference.uid) {
                 status.failure = Some(Trouble {

@@ -65,10 +65,12 @@ impl Place {
         self.apply(manifest("EtcdRestore", name, spec)).await
     }
 
-    /// What kubelet would have written, had the pod run and said so.
+    /// What kubelet would have written, had the pod run and said so; once it is there.
     pub async fn say_that_it_ended(&self, pod: &str, phase: &str, said: Value) {
         let now = wheelhouse::jiff::Timestamp::now().to_string();
         let code = if phase == "Succeeded" { 0 } else { 1 };
+        let pods = self.api::<Pod>();
+        eventually("the pod is there", async || pods.get_opt(pod).await.unwrap().is_some()).await;
         let terminated =
             json!({"exitCode": code, "message": said.to_string(), "startedAt": now, "finishedAt": now});
         let container = json!({
@@ -76,7 +78,7 @@ impl Place {
             "state": {"terminated": terminated},
         });
         let patch = Patch::Merge(json!({"status": {"phase": phase, "containerStatuses": [container]}}));
-        self.api::<Pod>().patch_status(pod, &PatchParams::default(), &patch).await.unwrap();
+        pods.patch_status(pod, &PatchParams::default(), &patch).await.unwrap();
     }
 
     /// What the API server would have written, had a scheduler found one.
