@@ -351,7 +351,7 @@ impl<O: Operator> Running<O> {
         // The status tells what was observed, whether or not the steps went well;
         // unless the resource itself may be gone.
         let written = match wanted_status(owner, plan) {
-            Some(status) if !gives_up_the_resource(plan) => {
+            Some(status) if !gives_up_the_resource(owner, plan) => {
                 let writing = actor.write_status(&status, || self.status_now(owner));
                 writing.instrument(tracing::debug_span!("act", step = "status")).await
             }
@@ -476,8 +476,9 @@ fn wanted_status<'a, A>(owner: &'a Owner, plan: &'a Plan<A>) -> Option<Cow<'a, V
     }
 }
 
-fn gives_up_the_resource<A>(plan: &Plan<A>) -> bool {
-    plan.steps.iter().any(|planned| matches!(planned.step, Step::RemoveFinalizer(_)))
+fn gives_up_the_resource<A>(owner: &Owner, plan: &Plan<A>) -> bool {
+    owner.reference.terminating
+        && plan.steps.iter().any(|planned| matches!(planned.step, Step::RemoveFinalizer(_)))
 }
 
 fn words_of(panic: &(dyn std::any::Any + Send)) -> String {

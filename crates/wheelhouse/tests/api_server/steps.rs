@@ -335,6 +335,38 @@ async fn a_finalizer_holds_the_resource_until_it_is_removed() {
 }
 
 #[tokio::test]
+async fn a_resource_that_is_let_go_and_stays_is_told_at_once() {
+    let place = Place::new("let-go").await;
+    let widgets = Widgets::new(|seen| {
+        let mut plan = Plan::new();
+        let name = "test.wheelhouse.dev/cleanup".to_owned();
+        let is_held = seen.widget.metadata.finalizers.as_ref().is_some_and(|all| all.contains(&name));
+        match (seen.widget.spec.size, is_held) {
+            (0, _) => plan.step(Step::AddFinalizer(name), "it may have to be cleaned up after"),
+            (_, true) => {
+                plan.step(Step::RemoveFinalizer(name), "nothing is left to clean up");
+                // Only now: the next look has nothing to say.
+                plan.set_status(&json!({"note": "let go"}));
+            }
+            (_, false) => {}
+        }
+        plan
+    });
+    let operating = place.start(widgets.controller()).await;
+    place.create("a", 0).await;
+    let is_held =
+        async || !place.widgets().get("a").await.unwrap().metadata.finalizers.unwrap_or_default().is_empty();
+    eventually("it is held", is_held).await;
+    tell(&place).await;
+    eventually("it is let go", async || !is_held().await).await;
+    eventually("it says so", async || {
+        place.widgets().get("a").await.unwrap().status.is_some_and(|status| status.note == "let go")
+    })
+    .await;
+    operating.stop().await;
+}
+
+#[tokio::test]
 async fn an_orphan_is_adopted_and_an_object_of_another_is_not() {
     let place = Place::new("adopt").await;
     let orphan =
