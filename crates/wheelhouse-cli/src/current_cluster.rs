@@ -55,7 +55,9 @@ fn read() -> Result<Kubeconfig> {
             names.join(", ")
         );
     }
-    let read = there.iter().try_fold(Kubeconfig::default(), |merged, file| {
+    let read = there.iter().try_fold(Kubeconfig::default(), |mut merged, file| {
+        // One that selects nothing leaves it to the next, also if it says so in words.
+        merged.current_context = merged.current_context.filter(|selected| !selected.is_empty());
         Kubeconfig::read_from(file).and_then(|next| merged.merge(next))
     });
     read.context("cannot read the kubeconfig")

@@ -145,7 +145,12 @@ pub(crate) async fn plan(plan: Plan) -> Result<ExitCode> {
     let (printed, looked) = match &program {
         Some(program) => {
             let printed = whom::printed_about(program, &plan.file).await?;
-            let looked = Looked::all(&whom::name_of(program).await?, &printed)?;
+            // Only who reads it in words is told of owners, and so of names.
+            let name = match plan.output {
+                Output::Json => String::new(),
+                Output::Text => whom::name_of(program).await?,
+            };
+            let looked = Looked::all(&name, &printed)?;
             (printed, looked)
         }
         None => {

@@ -9,7 +9,7 @@
 
 mod support;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::Path};
 
 use rstest::rstest;
 use support::tree;
@@ -32,6 +32,12 @@ fn an_example_is_what_its_code_says(#[case] name: &str, #[case] manager: Manager
     let files = manifests::files(&project, &folder, &manager.manifests().unwrap()).unwrap();
     let change = manifests::change(&folder, &files).unwrap();
     assert!(change.is_empty(), "run `wheelhouse manifests --project examples/{name}`: {change:?}");
+
+    let made = project.files().unwrap();
+    for file in ["src/main.rs", "src/lib.rs"] {
+        let is = std::fs::read_to_string(folder.join(file)).unwrap();
+        assert_eq!(made[Path::new(file)], is, "{file} is not as the newest template has it");
+    }
 
     let said: BTreeSet<_> = project
         .apis

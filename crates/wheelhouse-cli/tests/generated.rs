@@ -73,5 +73,15 @@ fn a_project_is_clean_and_passes_its_tests_with_every_kind_that_is_added() {
     call(&folder, "wheelhouse", &[&["create", "api", "--cluster-scoped"], &long[..]].concat());
     call(&folder, "wheelhouse", &["create", "api", "--group", "app", "--version", "v2", "--kind", "Page"]);
     call(&folder, "wheelhouse", &["create", "webhook", "--kind", "Page", "--validating", "--defaulting"]);
-    is_clean(&folder, 6);
+    let other_version = ["create", "api", "--group", "infrastructure", "--version", "v1", "--kind", long[5]];
+    call(&folder, "wheelhouse", &other_version);
+    call(&folder, "wheelhouse", &["create", "webhook", "--kind", long[5], "--defaulting"]);
+    // As long as a kind may be, in the domain itself.
+    let longest = "PersistentVolumeSnapshotReplicationPolicyGroupClas";
+    call(
+        &folder,
+        "wheelhouse",
+        &["create", "api", "--group", "", "--version", "v1alpha1", "--kind", longest],
+    );
+    is_clean(&folder, 9);
 }

@@ -311,7 +311,7 @@ fn an_older_project_gets_what_is_new_beside_what_people_wrote() {
       changed   wheelhouse.toml
     (exit code 0)
     $ wheelhouse project upgrade --project shop
-    shop-operator is up to date (template 4)
+    shop-operator is up to date (template 3)
     (exit code 0)
     ");
 }
@@ -643,6 +643,19 @@ fn every_verb_explains_itself_with_an_example() {
         "rbac check",
         "project upgrade",
         "completions",
+        "local up",
+        "local down",
+        "local status",
+        "local prepare",
+        "local load",
+        "local logs",
+        "local node cut",
+        "local node heal",
+        "local kubectl",
+        "image build",
+        "chaos",
+        "demo up",
+        "demo down",
     ];
     for verb in verbs {
         let help = desk.call(&format!("{verb} --help"));

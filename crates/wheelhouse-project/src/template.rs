@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The version of the templates that this command makes projects from.
-pub const NEWEST: u32 = 4;
+pub const NEWEST: u32 = 3;
 
 /// How long the name of a resource may be, as `api.rs` says.
 const LONGEST_NAME: usize = 50;
@@ -53,8 +53,8 @@ const BASE: [Template; 9] = [
     template!("wheelhouse.toml", "base/wheelhouse.toml"),
     template!("Cargo.toml", "base/Cargo.toml"),
     template!("Makefile", "base/Makefile"),
-    template!("Containerfile", "base/Containerfile", 2 => "2/base/Containerfile", 3 => "3/base/Containerfile", 4 => "4/base/Containerfile"),
-    template!("README.md", "base/README.md", 3 => "3/base/README.md", 4 => "4/base/README.md"),
+    template!("Containerfile", "base/Containerfile", 2 => "2/base/Containerfile", 3 => "3/base/Containerfile"),
+    template!("README.md", "base/README.md", 3 => "3/base/README.md"),
     template!("src/main.rs", "base/main.rs"),
     template!("src/lib.rs", "base/lib.rs", 3 => "3/base/lib.rs"),
     template!(".gitignore", "base/gitignore"),
@@ -70,7 +70,7 @@ const SETTINGS: [(Settings, Template); 3] = [
 
 /// Once a workspace: a member has that of its workspace.
 const CI: Template =
-    template!(".github/workflows/test.yaml", "base/ci.yaml", 2 => "2/base/ci.yaml", 4 => "4/base/ci.yaml");
+    template!(".github/workflows/test.yaml", "base/ci.yaml", 2 => "2/base/ci.yaml", 3 => "3/base/ci.yaml");
 
 /// Once there are kinds.
 const TESTS: Template = template!("tests/api_server/main.rs", "base/tests_main.rs");
@@ -81,7 +81,7 @@ const API: [Template; 5] = [
     template!("src/{{ api.module }}/api.rs", "api/api.rs", 3 => "3/api/api.rs"),
     template!("src/{{ api.module }}/observe.rs", "api/observe.rs"),
     template!("src/{{ api.module }}/analyse.rs", "api/analyse.rs"),
-    template!("tests/api_server/{{ api.module }}.rs", "api/test.rs", 3 => "3/api/test.rs", 4 => "4/api/test.rs"),
+    template!("tests/api_server/{{ api.module }}.rs", "api/test.rs", 3 => "3/api/test.rs"),
 ];
 
 /// Once a version of a kind.

@@ -8,7 +8,7 @@ use crate::{
     error::{Error, Result},
     folder::one_name,
     git, naming,
-    project::{Api, FILE, Project, Sdk, Webhook},
+    project::{Api, FILE, Project, Sdk, Settings, Webhook},
     template::{self, Files},
     versions::Present,
     workspace::{Workspace, missing_settings},
@@ -231,6 +231,12 @@ pub fn upgrade(place: &Place, sdk: Option<Sdk>) -> Result<(Project, Change)> {
     let before = project.files()?;
     project.template = template::NEWEST;
     project.sdk = sdk.unwrap_or(project.sdk);
+    if project.member {
+        // One that was made before members had any.
+        let missing = missing_settings(&folder)?;
+        let has = |settings: &Settings| project.settings.contains(settings) || missing.contains(settings);
+        project.settings = Settings::ALL.into_iter().filter(has).collect();
+    }
     let change = Change::plan(&folder, &before, &project.files()?, OnConflict::Mark)?;
     change.carry_out(&folder)?;
     Ok((project, change))
@@ -509,6 +515,73 @@ mod tests {
             fs::write(root.path().join(file), "").unwrap();
         }
         assert_eq!(init("beside"), [false, false, true, false]);
+    }
+
+    #[test]
+    fn an_upgrade_brings_a_member_the_settings_that_its_workspace_does_not_have() {
+        let root = TempDir::new().unwrap();
+        fs::write(root.path().join("Cargo.toml"), "[workspace]\nmembers = [\"shop\"]\n").unwrap();
+        fs::write(root.path().join("clippy.toml"), "").unwrap();
+        let folder = root.path().join("shop");
+        let old = Project { member: true, settings: Vec::new(), ..older(template::NEWEST) };
+        written(&folder, &old);
+        let place = Place { folder: folder.clone(), allow_dirty: true, on_conflict: OnConflict::Refuse };
+        let (project, change) = upgrade(&place, None).unwrap();
+        assert_eq!((true, &project), (change.is_all_done(), &Project::read(&folder).unwrap()));
+        assert_eq!(project.settings, [Settings::Rustfmt, Settings::Deny]);
+        assert!(folder.join("rustfmt.toml").is_file() && !folder.join("clippy.toml").exists());
+        assert!(upgrade(&place, None).unwrap().1.is_empty(), "once is enough");
+    }
+
+    /// A project with everything that the command makes, from the templates of some version.
+    fn older(template: u32) -> Project {
+        let api = |kind: &str, versions: &[&str], cluster_scoped, webhooks: &[Webhook]| Api {
+            kind: kind.to_owned(),
+            group: "app".to_owned(),
+            plural: naming::plural_of(kind),
+            versions: versions.iter().map(|version| (*version).to_owned()).collect(),
+            cluster_scoped,
+            webhooks: webhooks.to_vec(),
+        };
+        Project {
+            template,
+            name: "shop".to_owned(),
+            domain: "example.com".to_owned(),
+            member: false,
+            settings: Vec::new(),
+            images: None,
+            sdk: Sdk::parse("https://git.example.com/wheelhouse.git"),
+            apis: vec![
+                api("Page", &["v1", "v2", "v3beta1"], false, &[Webhook::Validating, Webhook::Defaulting]),
+                api("Policy", &["v1"], true, &[]),
+                api("Shelf", &["v1", "v2"], true, &[Webhook::Defaulting]),
+            ],
+        }
+    }
+
+    fn written(folder: &Path, project: &Project) {
+        for (path, content) in project.files().unwrap() {
+            let path = folder.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_nobody_changed_becomes_what_the_newest_template_makes() {
+        for template in 1..template::NEWEST {
+            let folder = TempDir::new().unwrap();
+            written(folder.path(), &older(template));
+            let shop = Shop(folder);
+            // What people add is no hindrance.
+            shop.edit("src/policy.rs", ".owns::<Deployment>()", ".owns::<Deployment>().owns::<Service>()");
+            let (_, change) = upgrade(&shop.place(), None).unwrap();
+            assert!(change.is_all_done(), "from {template}: {change:?}");
+            for (path, content) in older(template::NEWEST).files().unwrap() {
+                let is = shop.read(&path.to_string_lossy()).replace(".owns::<Service>()", "");
+                assert_eq!(content, is, "{} from {template}", path.display());
+            }
+        }
     }
 
     #[test]

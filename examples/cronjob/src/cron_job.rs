@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{CustomResourceExt as _, ResourceExt as _};
-use wheelhouse::{Controller, Key, NoAction, Operator, Plan, Result, Webhooks, World, manager::with_version};
+use wheelhouse::{Controller, Key, NoAction, Operator, Plan, Result, World};
 
 use self::{
     api::CronJob,
@@ -45,7 +45,15 @@ impl Operator for CronJobOperator {
 
 /// The kind, as it is registered.
 pub fn crd() -> CustomResourceDefinition {
-    with_version(CronJob::crd(), v2::CronJob::crd())
+    wheelhouse::manager::with_version(CronJob::crd(), v2::CronJob::crd())
+}
+
+/// What the API server asks about this kind.
+pub fn webhooks(webhooks: wheelhouse::Webhooks) -> wheelhouse::Webhooks {
+    webhooks
+        .validates::<CronJob>(admission::validate)
+        .defaults::<CronJob>(admission::fill_in)
+        .converts("cronjobs.batch.tutorial.kubebuilder.io", conversion::convert)
 }
 
 /// What the operator is registered for: RBAC follows from it.
@@ -58,12 +66,4 @@ fn named_after(job: &JobView) -> Vec<Key> {
     let (name, namespace) = (job.name_any(), job.namespace());
     let cron_job = name.rsplit_once('-').map(|(cron_job, _)| Key::new(namespace.as_deref(), cron_job));
     cron_job.into_iter().collect()
-}
-
-/// What the API server asks about this kind.
-pub fn webhooks(webhooks: Webhooks) -> Webhooks {
-    webhooks
-        .validates::<CronJob>(admission::validate)
-        .defaults::<CronJob>(admission::fill_in)
-        .converts("cronjobs.batch.tutorial.kubebuilder.io", conversion::convert)
 }

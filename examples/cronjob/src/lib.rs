@@ -2,7 +2,7 @@
 
 pub mod cron_job;
 
-use wheelhouse::{Manager, Webhooks};
+use wheelhouse::Manager;
 
 /// The whole process: what `main` runs, and tests too.
 pub fn manager() -> Manager {
@@ -14,6 +14,6 @@ pub fn manager() -> Manager {
 }
 
 /// What the API server asks before it takes a resource.
-fn webhooks() -> Webhooks {
-    cron_job::webhooks(Webhooks::new())
+fn webhooks() -> wheelhouse::Webhooks {
+    cron_job::webhooks(wheelhouse::Webhooks::new())
 }

@@ -115,7 +115,25 @@ impl Paint {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
+
+    #[rstest]
+    #[case::added(Sign::Added, "\x1b[32m    + a: 1\x1b[0m")]
+    #[case::changed(Sign::Changed, "\x1b[33m    ~ a: 1\x1b[0m")]
+    #[case::removed(Sign::Removed, "\x1b[31m    - a: 1\x1b[0m")]
+    #[case::an_action(Sign::Action, "\x1b[36m    ! a: 1\x1b[0m")]
+    #[case::not_known(Sign::Unknown, "\x1b[35m    ? a: 1\x1b[0m")]
+    #[case::words(Sign::None, "      a: 1")]
+    fn what_happens_to_something_has_a_colour_where_somebody_looks(
+        #[case] sign: Sign,
+        #[case] painted: &str,
+    ) {
+        let line = Line::field(sign, "a", "1");
+        assert_eq!(Paint { is_wanted: true }.line(&line), painted);
+        assert_eq!(Paint { is_wanted: false }.line(&line), line.text());
+    }
 
     #[test]
     fn much_is_told_in_short() {

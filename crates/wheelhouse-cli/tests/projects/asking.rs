@@ -153,6 +153,10 @@ fn files_that_kubeconfig_lists_are_one() {
     // One that is not there is passed over, also by the operator's program.
     let said = with("mine:none:theirs");
     assert!(said.ends_with("told mine:theirs\n(exit code 0)\n"), "{said}");
+    // One that selects nothing hides nothing, as for kubectl.
+    desk.write("other", "apiVersion: v1\nkind: Config\ncurrent-context: \"\"\n");
+    let said = with("other:mine:theirs");
+    assert!(said.ends_with("told other:mine:theirs\n(exit code 0)\n"), "{said}");
     let said = with("mine");
     assert!(said.contains("error: cannot tell from the kubeconfig which cluster is meant: "), "{said}");
     let said = with("none:neither");

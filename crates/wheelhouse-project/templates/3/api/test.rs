@@ -18,7 +18,7 @@ async fn place(purpose: &str) -> Place {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_is_made_and_kept() {
-    let place = place("{{ api.dashed }}-made").await;
+    let place = place("{{ api.short }}-made").await;
     let events = {{ "place.cluster_events()" if api.cluster_scoped else "place.namespace().events()" }}.await.unwrap();
     let operating = place.start(manager()).await.unwrap();
     let spec = json!({"replicas": 2, "image": IMAGE{% if api.cluster_scoped %}, "namespace": place.namespace().name(){% endif %}});
@@ -38,7 +38,7 @@ async fn a_deployment_is_made_and_kept() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_status_says_what_it_waits_for() {
-    let place = place("{{ api.dashed }}-status").await;
+    let place = place("{{ api.short }}-status").await;
     let operating = place.start(manager()).await.unwrap();
     let spec = json!({"replicas": 1, "image": IMAGE{% if api.cluster_scoped %}, "namespace": place.namespace().name(){% endif %}});
     place.apply::<{{ api.kind }}>("{{ api.sample_name }}", spec).await.unwrap();
@@ -55,7 +55,7 @@ async fn the_status_says_what_it_waits_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_makes_no_sense_is_refused() {
-    let place = place("{{ api.dashed }}-refused").await;
+    let place = place("{{ api.short }}-refused").await;
     for spec in [json!({"image": ""}), json!({"replicas": -1, "image": IMAGE}), json!({})] {
         let refused = place.apply::<{{ api.kind }}>("{{ api.sample_name }}", spec.clone()).await;
         assert!(refused.is_err(), "{spec} was taken");
