@@ -593,7 +593,9 @@ impl World {
             return false;
         }
         let mut spec = serde_json::to_value(&record.spec).unwrap();
-        wheelhouse::overrides::merge(&mut spec, &fields["spec"]);
+        // Where nothing is to change, all that matters is that it is this version.
+        let changed = fields.get("spec").cloned().unwrap_or_else(|| json!({}));
+        wheelhouse::overrides::merge(&mut spec, &changed);
         record.spec = serde_json::from_value(spec).unwrap();
         touch(&mut record.reference);
         true
