@@ -92,7 +92,8 @@ test: deps lint ## all but the long tests (about 40 minutes at first, 20 minutes
 e2e: deps ## every end-to-end scenario on local clusters (more than an hour)
 	@echo "running every end-to-end scenario (more than an hour)"
 	STEPS=500 OUTAGE_SECONDS=150 $(TEST) --test api_server -- --nocapture random_steps an_api_server_that_was_away
-	FAULTS=all $(TEST) --test faults -- --nocapture
+	@# Optimised: a debug build of the operators is what these would wait for.
+	FAULTS=all $(TEST) --release --test faults -- --nocapture
 	$(RUN_TESTS_AS_ROOT) env CHAOS_SECONDS=600 $(TEST_CLUSTERS) --test smoke --test clusters --test three_nodes --test registry --test volumes --test book --test tutorial --test generated --test workshop --test cdn --test etcd --test chaos -- --nocapture
 
 soak: deps ## millions of decisions, and clusters killed at random moments, for SOAK_MINUTES=10 from SOAK_SEED=1
