@@ -98,7 +98,8 @@ fn fits(expected: &[&str], found: &[&str]) -> bool {
     }
 }
 
-/// A text without what is another one each time: times, how long something took, random names, digests and addresses.
+/// A text without what is another one each time: times, how long something took, random names, digests, addresses, and which
+/// member it is.
 fn lasting(text: &str) -> String {
     let volatile = [
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
@@ -107,6 +108,8 @@ fn lasting(text: &str) -> String {
         (r"\b\d+(\.\d+){3}\b", "ADDRESS"),
         (r"\b\d+(\.\d+)? ?(ms|s|m|h|d)( ?\d+ ?(s|m|h))*\b", "DURATION"),
         (r"\b[0-9a-f]{8,}\b", "DIGEST"),
+        // Whoever is there first joins first.
+        (r"\bmember (\S+)-\d\b", "member $1-N"),
         // Columns are as wide as what is in them.
         (r"(\S)  +", "$1 "),
     ];
