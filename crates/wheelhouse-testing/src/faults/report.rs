@@ -15,7 +15,7 @@ pub enum Symptom {
     /// It ended up elsewhere.
     EndsElsewhere,
     /// It deleted what the undisturbed run did not delete.
-    Deleted(Vec<String>),
+    Deleted,
     /// It goes on writing when all is done: so many times within a second.
     NeverStill(usize),
     /// It ended by itself.
@@ -27,7 +27,7 @@ impl fmt::Display for Symptom {
         match self {
             Self::NeverGotThere(act) => write!(formatter, "after \"{act}\" it never got where it should"),
             Self::EndsElsewhere => formatter.write_str("it ended up elsewhere"),
-            Self::Deleted(objects) => write!(formatter, "it deleted {}", objects.join(", ")),
+            Self::Deleted => formatter.write_str("it deleted what it should not"),
             Self::NeverStill(writes) => {
                 write!(formatter, "it does not stay still: {writes} writes when all was done")
             }
@@ -45,6 +45,8 @@ pub struct Finding {
     pub symptom: Symptom,
     /// How what there was at the end differed from the undisturbed run's.
     pub differences: Vec<Difference>,
+    /// What it deleted that the undisturbed run did not delete, as `PLURAL NAME`.
+    pub deleted: Vec<String>,
 }
 
 impl Finding {
@@ -61,6 +63,9 @@ impl fmt::Display for Finding {
         if !self.differences.is_empty() {
             let all: Vec<_> = self.differences.iter().map(ToString::to_string).collect();
             write!(formatter, ": {}", all.join("; "))?;
+        }
+        if !self.deleted.is_empty() {
+            write!(formatter, "; deleted: {}", self.deleted.join(", "))?;
         }
         Ok(())
     }

@@ -205,18 +205,16 @@ impl Runner<'_> {
         let outcome = self.run(schedule).await?;
         let differences = outcome.state.differences(&undisturbed.state);
         let ends_elsewhere = (!differences.is_empty()).then_some(Symptom::EndsElsewhere);
-        let symptom = outcome.symptom.clone().or(ends_elsewhere);
-        let symptom = symptom.or_else(|| {
-            // What is not there at the end may have come and gone more than once.
-            let too_often = |(object, times): &(&String, &usize)| {
-                let expected = undisturbed.deleted.get(*object).copied().unwrap_or_default();
-                **times > expected && (expected == 0 || self.is_in(&undisturbed.state, object))
-            };
-            let deleted: Vec<_> =
-                outcome.deleted.iter().filter(too_often).map(|(object, _)| object.clone()).collect();
-            (!deleted.is_empty()).then_some(Symptom::Deleted(deleted))
-        });
-        Ok(symptom.map(|symptom| Finding { schedule: schedule.clone(), symptom, differences }))
+        // What is not there at the end may have come and gone more than once.
+        let too_often = |(object, times): &(&String, &usize)| {
+            let expected = undisturbed.deleted.get(*object).copied().unwrap_or_default();
+            **times > expected && (expected == 0 || self.is_in(&undisturbed.state, object))
+        };
+        let deleted: Vec<_> =
+            outcome.deleted.iter().filter(too_often).map(|(object, _)| object.clone()).collect();
+        let has_deleted = (!deleted.is_empty()).then_some(Symptom::Deleted);
+        let symptom = outcome.symptom.or(ends_elsewhere).or(has_deleted);
+        Ok(symptom.map(|symptom| Finding { schedule: schedule.clone(), symptom, differences, deleted }))
     }
 
     /// Whether what was deleted under this name (`PLURAL NAME`) is there in that state.
