@@ -7,7 +7,7 @@ mod health;
 mod stage;
 mod writing;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use health::Wanted;
@@ -118,7 +118,7 @@ async fn take(stage: &Stage, figure: Figure) -> Result<Vec<(&'static str, f64)>>
             stage.apply(NAME, 3, VERSION).await?;
             until_healthy(stage, begun, Wanted::new(NAME, 3)).await
         }
-        Figure::Grow => resize(stage, 3, 5).await,
+        Figure::Grow => grow(stage, 3, 5).await,
         Figure::Shrink => shrink(stage, 5, 3).await,
         Figure::Follower => delete_pods(stage, |leads| !leads, 1).await,
         Figure::Two => delete_pods(stage, |_| true, 2).await,
@@ -150,8 +150,16 @@ async fn until_healthy(stage: &Stage, begun: Instant, wanted: Wanted) -> Result<
     Ok(vec![(BY_ETCD, etcd.as_secs_f64()), (BY_STATUS, status.max(etcd).as_secs_f64())])
 }
 
-async fn resize(stage: &Stage, from: usize, to: usize) -> Result<Vec<(&'static str, f64)>> {
-    stage.ensure(NAME, from, VERSION).await?;
+/// A cluster that has settled: etcd lets nobody join or leave before all have been connected for five seconds, and that is not what
+/// is measured.
+async fn settled(stage: &Stage, size: usize) -> Result<()> {
+    stage.ensure(NAME, size, VERSION).await?;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    Ok(())
+}
+
+async fn grow(stage: &Stage, from: usize, to: usize) -> Result<Vec<(&'static str, f64)>> {
+    settled(stage, from).await?;
     let begun = Instant::now();
     stage.resize(NAME, to).await?;
     until_healthy(stage, begun, Wanted::new(NAME, to)).await
@@ -159,7 +167,7 @@ async fn resize(stage: &Stage, from: usize, to: usize) -> Result<Vec<(&'static s
 
 /// Who is no member any more has a pod for a while, which is nobody's trouble: when it is gone is told apart.
 async fn shrink(stage: &Stage, from: usize, to: usize) -> Result<Vec<(&'static str, f64)>> {
-    stage.ensure(NAME, from, VERSION).await?;
+    settled(stage, from).await?;
     let begun = Instant::now();
     stage.resize(NAME, to).await?;
     let wanted = Wanted { pods_may_linger: true, ..Wanted::new(NAME, to) };

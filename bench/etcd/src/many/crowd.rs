@@ -150,7 +150,8 @@ impl Crowd {
 
     /// Waits until all have so many members, and say so.
     pub(super) async fn all_ready(&self, size: usize) -> Result<()> {
-        // They become so one after the other: it may take long, but not long without any progress.
+        // It may take long, but not long without any progress. All begin at once, so the first is ready only when much is done for all.
+        let patience = self.0.patience + Duration::from_secs(self.size() as u64);
         let (mut most, mut since) = (0, Instant::now());
         loop {
             let ready = (0..self.size()).filter(|number| self.is_ready(*number, size, None)).count();
@@ -160,7 +161,7 @@ impl Crowd {
             if ready > most {
                 (most, since) = (ready, Instant::now());
             }
-            if since.elapsed() > self.0.patience {
+            if since.elapsed() > patience {
                 bail!("only {ready} of {} clusters are ready", self.size());
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
