@@ -128,8 +128,8 @@ async fn etcd_ends_up_where_it_should_whatever_happens() {
     assert!(report.findings.iter().all(is_a_member_too_many), "{report}");
 }
 
-/// Of two leaders one may not have heard of the last record yet, and make another: that member never joins, and goes. What it
-/// leaves is that its number is used.
+/// Of two leaders one may not have heard of the last record yet, and make another member, which goes again. All that may be left of it
+/// is that its number is used; and nothing may be deleted but what was its own.
 fn is_a_member_too_many(finding: &Finding) -> bool {
     let is_its_number = |difference: &Difference| match difference {
         Difference::Changed(path, is, should) => {
